@@ -1,0 +1,233 @@
+//! The canonical text of a key: an ordered list of (name, value) parts, written so that two different
+//! lists never meet.
+//!
+//! A part is `name=value`, parts are joined by `&`, and every byte outside `A-Z a-z 0-9 - . _ ~ : / @ + ,`
+//! is written `%XX`. So `=` and `&` only ever separate, no brace can end a Redis hash tag, and the text
+//! can be read in `redis-cli`. A text longer than [`KEY_LEN_MAX`] is replaced by `#` and the first 128 bits
+//! of its SHA-256 in hex, the same on every instance; `#` is not in the alphabet, so no short key can
+//! pretend to be a long one.
+
+use core::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// The longest canonical text that is kept as it is, in bytes.
+pub const KEY_LEN_MAX: usize = 128;
+
+/// Hex digits of a hashed key: 128 bits.
+const HASH_HEX_LEN: usize = 32;
+
+/// A canonical key: at most [`KEY_LEN_MAX`] printable ASCII bytes, held without allocation.
+#[derive(Clone, Copy)]
+pub struct Key {
+    len: u8,
+    bytes: [u8; KEY_LEN_MAX],
+}
+
+impl Key {
+    /// The key without parts: one counter for the whole policy.
+    pub const EMPTY: Self = Self {
+        len: 0,
+        bytes: [0; KEY_LEN_MAX],
+    };
+
+    /// A key from its parts, in order.
+    pub fn from_parts<'a>(parts: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
+        let mut builder = KeyBuilder::default();
+        for (name, value) in parts {
+            builder.part(name, value);
+        }
+        builder.finish()
+    }
+
+    /// The canonical text.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// The canonical text as a string: it is ASCII by construction.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Key {}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.as_str())
+    }
+}
+
+/// Writes a [`Key`] part by part.
+#[derive(Clone)]
+pub struct KeyBuilder {
+    key: Key,
+    /// Set once the text outgrew the buffer; from then on the buffer is only a queue in front of it.
+    hash: Option<Sha256>,
+    first: bool,
+}
+
+impl Default for KeyBuilder {
+    fn default() -> Self {
+        Self {
+            key: Key::EMPTY,
+            hash: None,
+            first: true,
+        }
+    }
+}
+
+impl KeyBuilder {
+    /// Adds a part. Any name and any bytes are fine, the empty ones too.
+    pub fn part(&mut self, name: &str, value: &[u8]) {
+        if !self.first {
+            self.push(b'&');
+        }
+        self.first = false;
+        self.push_escaped(name.as_bytes());
+        self.push(b'=');
+        self.push_escaped(value);
+    }
+
+    /// The finished key.
+    pub fn finish(mut self) -> Key {
+        let Some(mut hash) = self.hash.take() else {
+            return self.key;
+        };
+        hash.update(self.key.as_bytes());
+        let digest = hash.finalize();
+        let mut key = Key::EMPTY;
+        key.bytes[0] = b'#';
+        for (pair, byte) in key.bytes[1..=HASH_HEX_LEN].chunks_exact_mut(2).zip(digest.iter()) {
+            pair.copy_from_slice(&hex(*byte));
+        }
+        key.len = 1 + HASH_HEX_LEN as u8;
+        key
+    }
+
+    fn push_escaped(&mut self, text: &[u8]) {
+        for &byte in text {
+            if is_plain(byte) {
+                self.push(byte);
+            } else {
+                let [high, low] = hex(byte);
+                self.push(b'%');
+                self.push(high);
+                self.push(low);
+            }
+        }
+    }
+
+    fn push(&mut self, byte: u8) {
+        if usize::from(self.key.len) == KEY_LEN_MAX {
+            self.hash.get_or_insert_default().update(self.key.as_bytes());
+            self.key.len = 0;
+        }
+        self.key.bytes[usize::from(self.key.len)] = byte;
+        self.key.len += 1;
+    }
+}
+
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'/' | b'@' | b'+' | b',')
+}
+
+const fn hex(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{string::String, vec, vec::Vec};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(parts: &[(&str, &str)]) -> Key {
+        Key::from_parts(parts.iter().map(|(name, value)| (*name, value.as_bytes())))
+    }
+
+    #[test]
+    fn keys_can_be_read() {
+        assert_eq!(key(&[]).as_str(), "");
+        assert_eq!(
+            key(&[("client_ip", "203.0.113.7")]).as_str(),
+            "client_ip=203.0.113.7"
+        );
+        assert_eq!(
+            key(&[("client_ip", "2001:db8::/64"), ("header:x-user", "a b")]).as_str(),
+            "client_ip=2001:db8::/64&header:x-user=a%20b"
+        );
+    }
+
+    #[test]
+    fn different_lists_never_meet() {
+        // F15, R083: parts joined by a separator that values may hold share a counter.
+        let pairs = [
+            (vec![("a", "b_c")], vec![("a_b", "c")]),
+            (vec![("a", "b_c"), ("d", "e")], vec![("a", "b"), ("c_d", "e")]),
+            (vec![("p", "a:b"), ("q", "c")], vec![("p", "a"), ("q", "b:c")]),
+            (vec![("p", "a:b")], vec![("p", "a_b")]),
+            (vec![("user", "127.0.0.1")], vec![("client_ip", "127.0.0.1")]), // R085
+            (vec![], vec![("", "")]),
+            (vec![("", "")], vec![("", ""), ("", "")]),
+            (vec![("a", "1&b=2")], vec![("a", "1"), ("b", "2")]),
+            (vec![("a", "%20")], vec![("a", " ")]),
+            (vec![("a", "x\0")], vec![("a", "x")]),
+            (vec![("a", "}")], vec![("a", "{")]),
+        ];
+        for (left, right) in pairs {
+            assert_ne!(key(&left), key(&right), "{left:?} {right:?}");
+        }
+    }
+
+    #[test]
+    fn long_keys_are_hashed_and_stay_apart() {
+        // R088: attacker-chosen long values must neither fill the store nor collide.
+        let long = |last: &str| key(&[("header:x-user", &("v".repeat(65_536) + last))]);
+        assert_ne!(long("a"), long("b"));
+        assert_eq!(long("a"), long("a"));
+        assert_eq!(long("a").as_bytes().len(), 33);
+        // Pinned: it must be the same on every instance and in every release.
+        assert_eq!(long("a").as_str(), "#66159d4de5c57970e55cda20980244a4");
+    }
+
+    #[test]
+    fn a_hashed_key_cannot_be_forged() {
+        let long = key(&[("a", &"v".repeat(500))]);
+        let forged = key(&[(long.as_str(), "")]);
+        assert_ne!(long, forged);
+        assert!(!forged.as_str().starts_with('#'));
+    }
+
+    #[test]
+    fn the_longest_plain_key_is_kept() {
+        let plain = "v".repeat(KEY_LEN_MAX - 2);
+        assert_eq!(key(&[("a", &plain)]).as_str().len(), KEY_LEN_MAX);
+        assert!(key(&[("a", &(plain + "v"))]).as_str().starts_with('#'));
+    }
+
+    proptest! {
+        /// Two lists of parts have the same key only if they are the same list.
+        #[test]
+        fn injective(
+            left in proptest::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..4),
+            right in proptest::collection::vec((any::<String>(), any::<Vec<u8>>()), 0..4),
+        ) {
+            let build = |parts: &[(String, Vec<u8>)]| Key::from_parts(parts.iter().map(|(n, v)| (n.as_str(), v.as_slice())));
+            prop_assert_eq!(build(&left) == build(&right), left == right);
+            let plain = build(&left).as_bytes().iter().all(|byte| byte.is_ascii_graphic() && *byte != b'{' && *byte != b'}');
+            prop_assert!(plain);
+        }
+    }
+}
