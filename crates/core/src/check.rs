@@ -62,7 +62,8 @@ impl<'a> Charge<'a> {
 /// * Enforced limits are charged for what is granted, or not at all.
 /// * A shadow policy is charged for as many of the granted checks as it would have let pass itself, so that
 ///   its count is that of the same policy enforced; it holds nobody back.
-/// * A refused check leaves every counter as it was, but for policies that refused it and count that.
+/// * A refused check leaves every counter as it was, but for policies that refused it and count that. A cost
+///   that can never pass is the caller's mistake: it is not even counted.
 pub fn decide(now: Now, times: u32, charges: &mut [Charge<'_>]) -> u32 {
     for charge in &mut *charges {
         charge.state.settle(now, charge.limit);
@@ -71,8 +72,20 @@ pub fn decide(now: Now, times: u32, charges: &mut [Charge<'_>]) -> u32 {
     let granted = common_room(charges, times, |charge| !charge.terms.shadow);
     for index in 0..charges.len() {
         let group = charges[index].group;
-        let group_room = common_room(charges, times, |charge| charge.group == group);
-        charges[index].settle(now, times, granted, group_room);
+        let concerns = |charge: &Charge<'_>| charge.group == group;
+        let room = common_room(charges, times, concerns);
+        let never = charges
+            .iter()
+            .any(|charge| charge.never() && (concerns(charge) || !charge.terms.shadow));
+        charges[index].settle(
+            now,
+            times,
+            granted,
+            Group {
+                room,
+                counts_denied: !never,
+            },
+        );
     }
     granted
 }
@@ -86,31 +99,41 @@ fn common_room(charges: &[Charge<'_>], times: u32, chosen: impl Fn(&Charge<'_>) 
         .fold(times, u32::min)
 }
 
+/// What the counters of one policy come to together.
+#[derive(Clone, Copy)]
+struct Group {
+    /// How many of the checks all of them have room for.
+    room: u32,
+    /// Whether its refusals may be counted at all.
+    counts_denied: bool,
+}
+
 impl Charge<'_> {
+    /// Whether this cost can't pass, whatever is in use. A limit of 0 is no mistake: it denies.
+    fn never(&self) -> bool {
+        self.limit.permits() > 0 && self.cost > self.limit.capacity()
+    }
+
     /// Takes this counter's part of the decision and fills in what the caller is told.
-    fn settle(&mut self, now: Now, times: u32, granted: u32, group_room: u32) {
-        let taken = if self.terms.shadow {
-            granted.min(group_room)
-        } else {
-            granted
-        };
-        let group_refuses = group_room < times && (self.terms.shadow || group_room == granted);
+    fn settle(&mut self, now: Now, times: u32, granted: u32, group: Group) {
+        let taken = granted.min(group.room);
+        // Of checks decided one after another, the first `granted` pass. The group refuses those after its
+        // room is spent; room that is left when the others refuse stays, so then it refuses none.
+        let refuses = group.room < times && group.room <= granted;
         let delay = if taken > 0 {
             self.state.delay(now, self.limit)
         } else {
             Millis::ZERO
         };
-        if taken > 0 && self.cost > 0 {
-            self.receipt = Some(
-                self.state
-                    .charge(now, self.limit, taken.saturating_mul(self.cost)),
-            );
+        let units = taken.saturating_mul(self.cost);
+        if units > 0 {
+            self.receipt = Some(self.state.charge(now, self.limit, units));
         }
-        if group_refuses && self.terms.count_denied {
-            self.state
-                .charge(now, self.limit, (times - taken).saturating_mul(self.cost));
+        if refuses && self.terms.count_denied && group.counts_denied {
+            let penalty = (times - taken).saturating_mul(self.cost);
+            self.state.charge(now, self.limit, penalty);
         }
-        let refused = group_refuses && self.room == group_room;
+        let refused = refuses && self.room == group.room;
         self.outcome = Outcome {
             delay,
             ..self.state.outcome(now, self.limit, self.cost, refused)

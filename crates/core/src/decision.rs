@@ -15,15 +15,17 @@ pub struct Outcome {
     /// Permits in use after this check; clamped to `limit`, past which a lowered limit or a commit may
     /// have pushed the count.
     pub used: u32,
-    /// Permits left after this check.
+    /// Permits left after this check: how many single ones would pass now. `limit` less `used`, but for a
+    /// leaky bucket what fits into its `max_delay`.
     pub remaining: u32,
-    /// Time until any more quota appears; zero when nothing is used.
+    /// Time until `remaining` grows, if nobody takes any: zero when nothing is used, or when it never will.
     pub reset_after: Millis,
     /// Whether this limit refused the check.
     pub violated: bool,
     /// Violated only: the time at which this cost fits, if nobody else takes it. `None`: it never does.
     pub retry_after: Option<Millis>,
-    /// How long the caller waits before it goes on (`leaky_bucket`); zero elsewhere.
+    /// How long the caller waits before it goes on (`leaky_bucket`); zero elsewhere. Of several equal checks
+    /// decided at once, the first one's wait.
     pub delay: Millis,
 }
 

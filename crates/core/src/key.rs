@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 /// The longest canonical text that is kept as it is, in bytes.
 pub const KEY_LEN_MAX: usize = 128;
 
-/// Hex digits of a hashed key: 128 bits.
-const HASH_HEX_LEN: usize = 32;
+/// How much of the SHA-256 names a long key: 128 bits, so that nobody finds two that meet.
+const HASH_BYTES: usize = 16;
 
 /// A canonical key: at most [`KEY_LEN_MAX`] printable ASCII bytes, held without allocation.
 #[derive(Clone, Copy)]
@@ -38,6 +38,12 @@ impl Key {
             builder.part(name, value);
         }
         builder.finish()
+    }
+
+    /// Adds a byte that there is room for.
+    fn append(&mut self, byte: u8) {
+        self.bytes[usize::from(self.len)] = byte;
+        self.len += 1;
     }
 
     /// The canonical text.
@@ -104,11 +110,12 @@ impl KeyBuilder {
         hash.update(self.key.as_bytes());
         let digest = hash.finalize();
         let mut key = Key::EMPTY;
-        key.bytes[0] = b'#';
-        for (pair, byte) in key.bytes[1..=HASH_HEX_LEN].chunks_exact_mut(2).zip(digest.iter()) {
-            pair.copy_from_slice(&hex(*byte));
+        key.append(b'#');
+        for &byte in digest.iter().take(HASH_BYTES) {
+            let [high, low] = hex(byte);
+            key.append(high);
+            key.append(low);
         }
-        key.len = 1 + HASH_HEX_LEN as u8;
         key
     }
 
@@ -130,8 +137,7 @@ impl KeyBuilder {
             self.hash.get_or_insert_default().update(self.key.as_bytes());
             self.key.len = 0;
         }
-        self.key.bytes[usize::from(self.key.len)] = byte;
-        self.key.len += 1;
+        self.key.append(byte);
     }
 }
 

@@ -7,7 +7,12 @@
 //!
 //! Sizing leases by rate, spending them and giving them back is not here.
 
+use crate::limit::WINDOW_MAX;
 use crate::time::Millis;
+
+/// The longest lease that a log takes note of. Policies stay far below it: a lease is at most a fiftieth of
+/// its window.
+pub const LEASE_MAX: Millis = WINDOW_MAX;
 
 /// The leases that may still have permits in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,8 +13,9 @@ pub const ROWS_MAX: usize = 64;
 pub struct Row {
     /// Who: fresh whenever the instance's ledger starts empty.
     pub identity: u64,
-    /// The sequence number of its last executed call.
-    pub seq: u32,
+    /// The sequence number of its last executed call, below 2^53. 32 bits would be used up by a key that an
+    /// instance asks for 1000 times a second in 49.7 days.
+    pub seq: u64,
     /// Permits that this call was granted.
     pub count: u32,
     /// The low 32 bits of the tick that they went to.

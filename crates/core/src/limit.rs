@@ -21,7 +21,7 @@ pub const PERMITS_MAX: u32 = u32::MAX;
 pub const SLIDING_LOG_PERMITS_MAX: u32 = 1_000_000;
 
 /// The most entries that a `resolution` may ask of one tick log: half a megabyte of 8-byte entries.
-pub const RESOLUTION_ENTRIES_MAX: u64 = 65_536;
+pub const RESOLUTION_ENTRIES_MAX: u32 = 65_536;
 
 /// N permits per window W under an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -219,8 +219,9 @@ impl Limit {
             });
         }
         let entries = u64::from(self.permits).min(self.window.0 / resolution.0);
-        if entries > RESOLUTION_ENTRIES_MAX {
-            let finest = Millis(self.window.0.div_ceil(RESOLUTION_ENTRIES_MAX));
+        let most = u64::from(RESOLUTION_ENTRIES_MAX);
+        if entries > most {
+            let finest = Millis(self.window.0.div_ceil(most));
             return Err(LimitError::ResolutionTooFine { resolution, finest });
         }
         Ok(())
@@ -231,7 +232,9 @@ impl Limit {
             return Err(LimitError::Burst { burst: 0 });
         }
         // Bounds every elapsed time that the bucket has to multiply, so that the script's doubles stay exact.
-        if u64::from(burst) * self.window.0 > u64::from(self.permits) * WINDOW_MAX.0 && self.permits != 0 {
+        // Both sides exceed 64 bits.
+        let refill = u128::from(burst) * u128::from(self.window.0);
+        if self.permits != 0 && refill > u128::from(self.permits) * u128::from(WINDOW_MAX.0) {
             return Err(LimitError::BurstRefill { burst });
         }
         Ok(())

@@ -12,19 +12,34 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// An instant on the store's clock: microseconds since the Unix epoch. Any `u64` is accepted.
+/// An instant on the store's clock: microseconds since the Unix epoch, up to [`Now::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now(u64);
 
 impl Now {
-    /// An instant from microseconds since the Unix epoch.
+    /// The last instant, in June 2255: the last microsecond that the scripts' doubles can tell from the
+    /// next. Later ones are taken as this one. So every time in a stored state, a window and a lease
+    /// later at most, stays far below 2^53 milliseconds too, and no sum of times overflows.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// An instant from microseconds since the Unix epoch; any `u64`, saturating at [`Now::MAX`].
     pub const fn from_micros(micros: u64) -> Self {
-        Self(micros)
+        if micros < Self::MAX.0 {
+            Self(micros)
+        } else {
+            Self::MAX
+        }
     }
 
-    /// An instant from milliseconds since the Unix epoch; saturates at the largest instant.
+    /// An instant from milliseconds since the Unix epoch; any `u64`, saturating at [`Now::MAX`].
     pub const fn from_millis(millis: u64) -> Self {
-        Self(millis.saturating_mul(1000))
+        Self::from_micros(millis.saturating_mul(1000))
+    }
+
+    /// The instant `millis` later; saturates at [`Now::MAX`].
+    #[must_use]
+    pub const fn after(self, millis: Millis) -> Self {
+        Self::from_micros(self.0.saturating_add(millis.0.saturating_mul(1000)))
     }
 
     /// Microseconds since the Unix epoch.
@@ -180,7 +195,15 @@ mod tests {
             ),
             (2, 2)
         );
-        assert_eq!(Now::from_micros(u64::MAX).ceil_ms(), u64::MAX / 1000 + 1);
+    }
+
+    #[test]
+    fn every_u64_is_an_instant() {
+        assert_eq!(Now::from_micros(u64::MAX), Now::MAX);
+        assert_eq!(Now::from_millis(u64::MAX), Now::MAX);
+        assert_eq!(Now::MAX.after(Millis(u64::MAX)), Now::MAX);
+        assert_eq!(Now::from_micros(1 << 52).as_micros(), 1 << 52);
+        assert_eq!(Now::from_millis(5).after(Millis(7)), Now::from_millis(12));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! algorithm, not a fault. Windows start at multiples of W since the Unix epoch, so days are UTC days
 //! whatever the time zone of the host.
 
-use super::backstep::shift_ms;
+use super::backstep::must_shift;
 use crate::decision::Cost;
 use crate::limit::Limit;
 use crate::time::{Millis, Now};
@@ -16,6 +16,7 @@ use crate::time::{Millis, Now};
 /// The permits of the current window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
+    /// When it was last charged, or the count dropped: no window before this one is opened again.
     charged_ms: u64,
     used: u32,
     epoch: u32,
@@ -39,26 +40,26 @@ impl FixedWindow {
     }
 
     pub(super) const fn settle(&mut self, now: Now, limit: &Limit) {
-        let shift = shift_ms(self.charged_ms, now.floor_ms(), limit.window());
-        if shift > 0 {
+        if must_shift(self.charged_ms, now.floor_ms(), limit.window()) {
             self.epoch = self.epoch.wrapping_add(1);
-            self.charged_ms -= shift;
+            self.charged_ms = now.floor_ms();
         }
-        if self.charged_ms < window_start(self.time(now), limit) {
+        if self.used > 0 && self.charged_ms < window_start(self.time(now), limit) {
+            // A receipt says when it was taken, not under which W: only the epoch tells it from the next.
+            self.epoch = self.epoch.wrapping_add(1);
             self.used = 0;
+            self.charged_ms = self.time(now);
         }
     }
 
-    pub(super) fn charge(&mut self, now: Now, units: u32) -> u64 {
+    pub(super) const fn charge(&mut self, now: Now, units: u32) -> u64 {
         self.charged_ms = self.time(now);
-        self.used = self.used.saturating_add(units);
+        self.used += units;
         self.charged_ms
     }
 
-    pub(super) const fn refund(&mut self, now: Now, limit: &Limit, at_ms: u64, units: u32) -> u32 {
-        if at_ms < window_start(self.time(now), limit) {
-            return 0;
-        }
+    /// Everything of this epoch lies in the current window.
+    pub(super) const fn refund(&mut self, units: u32) -> u32 {
         let units = if units < self.used { units } else { self.used };
         self.used -= units;
         units
@@ -74,12 +75,12 @@ impl FixedWindow {
     }
 
     pub(super) const fn ends_after(&self, now: Now, limit: &Limit) -> Millis {
-        let end = window_start(self.time(now), limit).saturating_add(limit.window().0);
+        let end = window_start(self.time(now), limit) + limit.window().0;
         Millis(end.saturating_sub(now.floor_ms()))
     }
 
     pub(super) const fn expires_at_ms(&self, limit: &Limit) -> u64 {
-        window_start(self.charged_ms, limit).saturating_add(limit.window().0)
+        window_start(self.charged_ms, limit) + limit.window().0
     }
 
     /// The time that counts: a clock that went back a little stands still until it has caught up.

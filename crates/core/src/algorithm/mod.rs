@@ -79,13 +79,27 @@ impl State {
             (Self::Bucket(bucket), Algorithm::TokenBucket { .. } | Algorithm::LeakyBucket { .. }) => {
                 bucket.settle(now, limit);
             }
-            (old, _) => {
-                let (used, epoch) = (old.used(), old.epoch().wrapping_add(1));
-                *self = Self::new(limit, epoch);
-                self.settle(now, limit);
-                self.charge(now, limit, used);
-            }
+            _ => self.convert(now, limit),
         }
+    }
+
+    /// A changed algorithm starts from the old count, dated now; leased permits, when the last can be spent.
+    fn convert(&mut self, now: Now, limit: &Limit) {
+        // First what the old algorithm would let go itself by now.
+        match self {
+            Self::TickLog(log) => log.settle(now, limit),
+            Self::SortedLog(log) => log.settle(now, limit),
+            Self::FixedWindow(window) => window.settle(now, limit),
+            Self::Bucket(bucket) => bucket.settle(now, limit),
+        }
+        let spent_by = match self {
+            Self::TickLog(log) => now.max(Now::from_millis(log.lease_span().end_ms)),
+            Self::SortedLog(_) | Self::FixedWindow(_) | Self::Bucket(_) => now,
+        };
+        let used = self.used();
+        *self = Self::new(limit, self.epoch().wrapping_add(1));
+        self.settle(now, limit);
+        self.charge(spent_by, limit, used);
     }
 
     /// How many times `cost` fits now, one after another. A cost of 0 always fits.
@@ -101,8 +115,17 @@ impl State {
         }
     }
 
-    /// Takes `units`, whether they fit or not: deciding is the caller's.
+    /// Takes `units`, whether they fit or not: deciding is the caller's. The count stops at `u32::MAX`; what
+    /// is above it is not taken, and the receipt says so. Taking nothing changes nothing.
     pub fn charge(&mut self, now: Now, limit: &Limit, units: u32) -> Receipt {
+        let units = units.min(u32::MAX - self.used());
+        if units == 0 {
+            return Receipt {
+                epoch: self.epoch(),
+                at_ms: 0,
+                units,
+            };
+        }
         let at_ms = match self {
             Self::TickLog(log) => log.charge(now, limit, units),
             Self::SortedLog(log) => log.charge(now, units),
@@ -117,7 +140,11 @@ impl State {
     }
 
     /// Gives back up to `units` of the admission that `receipt` names, never more than it still holds.
-    /// Returns how many were given back. Must not be called twice for the same units.
+    /// Returns how many were given back. Must not be called twice for the same units: after a part was given
+    /// back, lower the receipt's `units` by it before it is used again.
+    ///
+    /// A log whose ticks have become longer since, and a leaky bucket that was charged again since, give
+    /// back nothing: the place of these units can't be told from that of others any more.
     pub fn refund(&mut self, now: Now, limit: &Limit, receipt: &Receipt, units: u32) -> u32 {
         if receipt.epoch != self.epoch() {
             return 0;
@@ -126,7 +153,7 @@ impl State {
         match self {
             Self::TickLog(log) => log.refund(receipt.at_ms, units),
             Self::SortedLog(log) => log.refund(receipt.at_ms, units),
-            Self::FixedWindow(window) => window.refund(now, limit, receipt.at_ms, units),
+            Self::FixedWindow(window) => window.refund(units),
             Self::Bucket(bucket) => bucket.refund(now, limit, receipt, units),
         }
     }
@@ -135,19 +162,10 @@ impl State {
     /// filled when `refused`.
     pub fn outcome(&self, now: Now, limit: &Limit, cost: Cost, refused: bool) -> Outcome {
         let capacity = limit.capacity();
-        let used = self.used().min(capacity);
-        let remaining = match self {
-            Self::Bucket(bucket) => bucket.room(limit, 1).min(capacity),
-            Self::TickLog(_) | Self::SortedLog(_) | Self::FixedWindow(_) => capacity - used,
-        };
         Outcome {
             limit: capacity,
-            used: if matches!(self, Self::Bucket(_)) {
-                capacity - remaining
-            } else {
-                used
-            },
-            remaining,
+            used: self.used().min(capacity),
+            remaining: self.room(limit, 1).min(capacity),
             reset_after: self.reset_after(now, limit),
             violated: refused,
             retry_after: if refused {
@@ -180,20 +198,18 @@ impl State {
         })
     }
 
-    /// Time until any more quota appears: zero when nothing is used, or when nothing ever will.
+    /// Time until any more quota appears, to the millisecond: zero when nothing is used, or when no more ever
+    /// will appear.
     pub fn reset_after(&self, now: Now, limit: &Limit) -> Millis {
         let used = self.used();
         if used == 0 || limit.permits() == 0 {
             return Millis::ZERO;
         }
+        // The next unit to leave brings quota back only once the count is below a lowered limit.
+        let over = u64::from(used.saturating_sub(limit.permits()));
         match self {
-            // The next unit to leave brings quota back only once the count is below a lowered limit.
-            Self::TickLog(log) => {
-                log.freed_after(now, limit, used.saturating_sub(limit.permits()).saturating_add(1))
-            }
-            Self::SortedLog(log) => {
-                log.freed_after(now, limit, used.saturating_sub(limit.permits()).saturating_add(1))
-            }
+            Self::TickLog(log) => log.freed_after(now, limit, over + 1),
+            Self::SortedLog(log) => log.freed_after(now, limit, over + 1),
             Self::FixedWindow(window) => window.ends_after(now, limit),
             Self::Bucket(bucket) => bucket.reset_after(now, limit),
         }

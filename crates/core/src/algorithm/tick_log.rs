@@ -2,28 +2,33 @@
 //!
 //! All permits of one tick of r milliseconds share an entry, so memory depends on the window, never on the
 //! request rate. An entry counts until the *last* instant of its tick is W old: it never over-admits, and
-//! gives quota back at most r late. At r = 1 ms it decides what the [sorted log](super::sorted_log) decides.
+//! gives quota back less than r late. At r = 1 ms it decides what the [sorted log](super::sorted_log)
+//! decides.
 //!
 //! # Shape
-//! The newest tick lives in the header (`newest`, dated `last_ms`) and moves into the ring of older entries
-//! when the tick changes. Ring ticks are kept modulo 2^32 and read by their age against the newest, so a key
-//! that is busy for months never wraps wrongly: plain offsets from a base fail after 49.7 days.
+//! A tick is named by its end, counted in r since the Unix epoch. The newest one lives in the header
+//! (`last_tick`, holding `newest` permits) and moves into the ring of older entries when the tick changes.
+//! Ring ticks are kept modulo 2^32 and read by their age against the newest, so a key that is busy for
+//! months never wraps wrongly: plain offsets from a base fail after 49.7 days.
 //!
 //! # Invariants
-//! * `last_ms` is a multiple of `r_ms`; older entries are in order and older than it.
+//! * Ages of the older entries fall from front to back and are at least 1.
 //! * `used` is `newest` plus the ring's counts. Refunds may leave entries of zero.
 //! * r is only ever raised while the log holds permits: two instances with different configurations must not
-//!   push it back and forth.
-//! * A log without permits has an empty ring, so its r is free.
+//!   push it back and forth. It is raised to a multiple of itself, so that each tick lies within one of the
+//!   longer ones and nothing is rounded up twice.
+//! * A log without permits is as good as an empty one: its r is free, its ring and lease mean nothing.
 //!
 //! It knows nothing of its bytes in Redis: [`layout`] does.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use super::backstep::shift_ms;
+use super::Receipt;
+use super::backstep::must_shift;
 use crate::decision::Cost;
-use crate::lease::LeaseSpan;
-use crate::limit::{Algorithm, Limit};
+use crate::lease::{LEASE_MAX, LeaseSpan};
+use crate::limit::{Algorithm, Limit, RESOLUTION_ENTRIES_MAX};
 use crate::time::{Millis, Now};
 
 pub mod layout;
@@ -32,27 +37,37 @@ pub mod layout;
 /// then at most W / 4096: quota comes back at most 0.025 % of the window late.
 pub const ENTRIES_TARGET: u64 = 4096;
 
-/// The most older entries of a log with automatic resolution. W / r stays below it by construction; refused
-/// requests that count (`count_denied`) can fill it, and then r is raised.
-const ENTRIES_MAX: usize = 8192;
+/// The most older entries of a log with automatic resolution. (W + l) / r stays below it by construction;
+/// refused requests that count (`count_denied`) can fill it, and then r is raised.
+const ENTRIES_MAX: u32 = 8192;
 
-/// Ages are kept in 32 bits; half of them leaves room for a clock that is clamped.
+/// The most ticks that a window may have. Ages are kept in 32 bits; half of them leaves room for ticks
+/// that are rounded up.
 const AGE_TICKS_MAX: u64 = 1 << 31;
+
+/// The longest tick that is asked for, in milliseconds: 24 days. A coarser `resolution` is held at this,
+/// which is finer than asked; raising r to a multiple of itself then never leaves 32 bits.
+const R_ASKED_MAX_MS: u64 = 1 << 31;
+
+/// The most entries that an empty ring keeps allocated: enough for a quiet key to come and go without
+/// allocating, little enough for a million of them.
+const SPARE_ENTRIES_MAX: usize = 64;
 
 /// (tick, count) pairs of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickLog {
-    /// End of the newest tick, in milliseconds on the store's clock.
-    last_ms: u64,
-    r_ms: u64,
+    older: VecDeque<Entry>,
+    /// Boxed, since few keys are ever leased: without it a [`State`](super::State) is one cache line.
+    lease: Option<Box<LeaseSpan>>,
+    /// The newest tick: its end on the store's clock is this many times r.
+    last_tick: u64,
+    r_ms: u32,
     used: u32,
     newest: u32,
-    older: VecDeque<Entry>,
     epoch: u32,
-    lease: LeaseSpan,
 }
 
-/// Permits of one older tick. `tick` is the low 32 bits of its end divided by r.
+/// Permits of one older tick. `tick` is its low 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     tick: u32,
@@ -62,16 +77,13 @@ struct Entry {
 impl TickLog {
     pub(super) const fn new(epoch: u32) -> Self {
         Self {
-            last_ms: 0,
+            older: VecDeque::new(),
+            lease: None,
+            last_tick: 0,
             r_ms: 1,
             used: 0,
             newest: 0,
-            older: VecDeque::new(),
             epoch,
-            lease: LeaseSpan {
-                longest: Millis::ZERO,
-                end_ms: 0,
-            },
         }
     }
 
@@ -85,7 +97,7 @@ impl TickLog {
 
     /// The tick length in force.
     pub const fn resolution(&self) -> Millis {
-        Millis(self.r_ms)
+        Millis(self.r_ms as u64)
     }
 
     /// Entries held, the newest included.
@@ -93,139 +105,193 @@ impl TickLog {
         self.older.len() + usize::from(self.used > 0)
     }
 
+    /// The leases that the log has to wait for; none if there are none.
+    pub fn lease_span(&self) -> LeaseSpan {
+        self.lease.as_deref().copied().unwrap_or_default()
+    }
+
     // --- settle: bring the log up to now -------------------------------------------------------------
 
     pub(super) fn settle(&mut self, now: Now, limit: &Limit) {
         if self.used > 0 {
+            self.step_back(now, limit);
             self.expire(now, limit);
         }
-        let wanted = wanted_r_ms(limit, self.lease.longest);
+        let wanted = wanted_r_ms(limit, self.lease_span().longest);
         if self.used == 0 {
-            self.clear();
-            self.r_ms = wanted;
+            self.clear(wanted);
+        } else if wanted > self.r_ms {
+            self.raise_r(wanted);
+        }
+    }
+
+    /// Moves the whole history back if the clock went back far: see [`backstep`](super::backstep). Before
+    /// anything expires, because the move brings some of it closer to its end.
+    fn step_back(&mut self, now: Now, limit: &Limit) {
+        let natural = self.natural_tick(now);
+        if !must_shift(self.end_ms(self.last_tick), self.end_ms(natural), limit.window()) {
             return;
         }
-        // A clock that went back leaves expiry with nothing to do, so the order is free.
-        let shift = shift_ms(self.last_ms, self.natural_ms(now), limit.window());
-        if shift > 0 {
-            self.shift(shift);
+        let one_tick = self.used == self.newest;
+        let shift = self.last_tick - (natural + u64::from(!one_tick));
+        if shift == 0 {
+            return; // A tick longer than the window, already where it belongs.
         }
-        if wanted > self.r_ms {
-            self.raise_r(wanted);
+        self.epoch = self.epoch.wrapping_add(1);
+        self.last_tick -= shift;
+        for entry in &mut self.older {
+            entry.tick = entry.tick.wrapping_sub(low_32(shift));
+        }
+        if let Some(lease) = &mut self.lease {
+            lease.end_ms = lease.end_ms.saturating_sub(shift * u64::from(self.r_ms));
         }
     }
 
     fn expire(&mut self, now: Now, limit: &Limit) {
         let now_ms = now.floor_ms();
-        let window = self.lease.window_at(now_ms, limit.window()).0;
-        if self.last_ms.saturating_add(window) <= now_ms {
+        let span = self.lease_span();
+        if !span.covers(now_ms, limit.window()) {
+            self.lease = None;
+        }
+        let window = span.window_at(now_ms, limit.window()).0;
+        if self.end_ms(self.last_tick) + window <= now_ms {
             self.used = 0;
             return;
         }
         while let Some(entry) = self.older.front().copied()
-            && self.end_ms(entry.tick).saturating_add(window) <= now_ms
+            && self.entry_end_ms(entry) + window <= now_ms
         {
             self.used -= entry.count;
             self.older.pop_front();
         }
     }
 
-    fn clear(&mut self) {
+    fn clear(&mut self, r_ms: u32) {
         self.newest = 0;
-        self.older.clear();
-        self.lease = LeaseSpan::default();
-    }
-
-    /// Moves the whole history back by `shift`, a multiple of r, so that ages stay what they are.
-    fn shift(&mut self, shift: u64) {
-        self.epoch = self.epoch.wrapping_add(1);
-        let ticks = low_32(shift / self.r_ms);
-        self.older
-            .iter_mut()
-            .for_each(|entry| entry.tick = entry.tick.wrapping_sub(ticks));
-        self.last_ms -= shift;
-        self.lease.end_ms = self.lease.end_ms.saturating_sub(shift);
+        self.lease = None;
+        if self.older.capacity() > SPARE_ENTRIES_MAX {
+            self.older = VecDeque::new();
+        } else {
+            self.older.clear();
+        }
+        if self.r_ms != r_ms {
+            self.last_tick = self.end_ms(self.last_tick).div_ceil(u64::from(r_ms));
+            self.r_ms = r_ms;
+        }
     }
 
     /// Re-dates every entry at the end of the longer tick that it lies in: later, so never over-admitting.
-    fn raise_r(&mut self, r_ms: u64) {
-        let mut merged: VecDeque<Entry> = VecDeque::with_capacity(self.older.len());
-        let last_ms = self.last_ms.next_multiple_of(r_ms);
-        for entry in &self.older {
-            if entry.count == 0 {
-                continue;
-            }
-            let end_ms = self.end_ms(entry.tick).next_multiple_of(r_ms);
-            let tick = low_32(end_ms / r_ms);
+    /// Receipts of before are void: a permit that slid out and one that is still here may now share a tick.
+    fn raise_r(&mut self, at_least_ms: u32) {
+        let r_ms = at_least_ms.next_multiple_of(self.r_ms);
+        let factor = u64::from(r_ms / self.r_ms);
+        let last_tick = self.last_tick.div_ceil(factor);
+        let mut merged: VecDeque<Entry> = VecDeque::with_capacity(self.older.len().div_ceil(2));
+        for entry in self.older.iter().filter(|entry| entry.count > 0) {
+            // An entry of before the Unix epoch, after a shift to there, is dated at it: later, too.
+            let tick = self.last_tick.saturating_sub(self.age(*entry)).div_ceil(factor);
+            let count = entry.count;
             match merged.back_mut() {
-                _ if end_ms == last_ms => self.newest += entry.count,
-                Some(back) if back.tick == tick => back.count += entry.count,
+                _ if tick == last_tick => self.newest += count,
+                Some(back) if back.tick == low_32(tick) => back.count += count,
                 _ => merged.push_back(Entry {
-                    tick,
-                    count: entry.count,
+                    tick: low_32(tick),
+                    count,
                 }),
             }
         }
         self.older = merged;
-        self.last_ms = last_ms;
+        self.last_tick = last_tick;
         self.r_ms = r_ms;
+        self.epoch = self.epoch.wrapping_add(1);
     }
 
     // --- charge and refund ---------------------------------------------------------------------------
 
-    /// Takes `units` and returns the end of the tick that they went to. Saturates: counts never wrap.
+    /// Takes `units`, which the count has room for, and returns the end of the tick that they went to.
     pub(super) fn charge(&mut self, now: Now, limit: &Limit, units: u32) -> u64 {
-        let natural_ms = self.natural_ms(now);
+        let natural = self.natural_tick(now);
         if self.used == 0 {
+            // The clock stands where it stood before the log ran empty: receipts from then must not match.
+            if natural <= self.last_tick {
+                self.epoch = self.epoch.wrapping_add(1);
+            }
             self.older.clear();
             self.newest = 0;
-            self.last_ms = natural_ms;
-        } else if natural_ms > self.last_ms && units > 0 {
-            if self.newest > 0 {
-                self.make_space(limit);
-                self.older.push_back(Entry {
-                    tick: low_32(self.last_ms / self.r_ms),
-                    count: self.newest,
-                });
-            }
-            self.newest = 0;
-            self.last_ms = self.natural_ms(now);
+            self.last_tick = natural;
+        } else if natural > self.last_tick {
+            self.turn(now, limit);
         }
-        let units = units.min(u32::MAX - self.used);
         self.newest += units;
         self.used += units;
-        self.last_ms
+        self.end_ms(self.last_tick)
     }
 
-    /// Takes a lease of `units` that may be spent until `length` from now: see [`crate::lease`].
-    pub fn lease(&mut self, now: Now, limit: &Limit, units: u32, length: Millis) -> u64 {
-        let at_ms = self.charge(now, limit, units);
-        self.lease.extend(at_ms, length);
-        at_ms
+    /// Moves the newest tick into the ring and begins the next one.
+    fn turn(&mut self, now: Now, limit: &Limit) {
+        if self.newest > 0 {
+            self.make_space(limit);
+        }
+        // Making space may have raised r so far that now lies in the newest tick.
+        let natural = self.natural_tick(now);
+        if natural > self.last_tick {
+            if self.newest > 0 {
+                self.older.push_back(Entry {
+                    tick: low_32(self.last_tick),
+                    count: self.newest,
+                });
+                self.newest = 0;
+            }
+            self.last_tick = natural;
+        }
     }
 
     /// A full ring first loses the entries that refunds have emptied, then its resolution.
     fn make_space(&mut self, limit: &Limit) {
         let entries_max = match limit.algorithm() {
-            Algorithm::SlidingWindow { resolution: Some(_) } => crate::limit::RESOLUTION_ENTRIES_MAX as usize,
+            Algorithm::SlidingWindow { resolution: Some(_) } => RESOLUTION_ENTRIES_MAX,
             _ => ENTRIES_MAX,
-        };
+        } as usize;
         if self.older.len() < entries_max {
             return;
         }
         self.older.retain(|entry| entry.count > 0);
         while self.older.len() >= entries_max {
-            self.raise_r(self.r_ms * 2);
+            self.raise_r(self.r_ms.saturating_mul(2));
+        }
+    }
+
+    /// Takes `units` that may be spent until `length` from now, at most [`LEASE_MAX`], and holds the window
+    /// open for them: see [`crate::lease`]. Whether they fit is the caller's to ask first.
+    pub fn lease(&mut self, now: Now, limit: &Limit, units: u32, length: Millis) -> Receipt {
+        let units = units.min(u32::MAX - self.used);
+        let at_ms = if units > 0 {
+            self.charge(now, limit, units)
+        } else {
+            0
+        };
+        if units > 0 && length > Millis::ZERO {
+            self.lease
+                .get_or_insert_default()
+                .extend(at_ms, length.min(LEASE_MAX));
+        }
+        Receipt {
+            epoch: self.epoch,
+            at_ms,
+            units,
         }
     }
 
     pub(super) fn refund(&mut self, at_ms: u64, units: u32) -> u32 {
-        // The tick may have been merged into a longer one since.
-        let at_ms = at_ms.checked_next_multiple_of(self.r_ms).unwrap_or(u64::MAX);
-        let count = if at_ms == self.last_ms {
+        let r_ms = u64::from(self.r_ms);
+        if !at_ms.is_multiple_of(r_ms) {
+            return 0;
+        }
+        let tick = at_ms / r_ms;
+        let count = if tick == self.last_tick {
             Some(&mut self.newest)
         } else {
-            self.older_count(at_ms)
+            self.older_count(tick)
         };
         let Some(count) = count else { return 0 };
         let units = units.min(*count);
@@ -234,13 +300,12 @@ impl TickLog {
         units
     }
 
-    fn older_count(&mut self, at_ms: u64) -> Option<&mut u32> {
-        let age = u32::try_from(self.last_ms.checked_sub(at_ms)? / self.r_ms).ok()?;
-        let last = low_32(self.last_ms / self.r_ms);
+    fn older_count(&mut self, tick: u64) -> Option<&mut u32> {
+        let age = self.last_tick.checked_sub(tick)?;
         // Oldest first: ages fall.
         let index = self
             .older
-            .binary_search_by(|entry| age.cmp(&last.wrapping_sub(entry.tick)))
+            .binary_search_by(|entry| age.cmp(&self.age(*entry)))
             .ok()?;
         self.older.get_mut(index).map(|entry| &mut entry.count)
     }
@@ -249,62 +314,72 @@ impl TickLog {
 
     pub(super) fn retry_after(&self, now: Now, limit: &Limit, cost: Cost) -> Millis {
         let over = (u64::from(self.used) + u64::from(cost)).saturating_sub(u64::from(limit.permits()));
-        u32::try_from(over).map_or(Millis::ZERO, |over| self.freed_after(now, limit, over))
+        self.freed_after(now, limit, over)
     }
 
     /// Time until at least `units` of those in use have slid out.
-    pub(super) fn freed_after(&self, now: Now, limit: &Limit, units: u32) -> Millis {
+    pub(super) fn freed_after(&self, now: Now, limit: &Limit, units: u64) -> Millis {
         if units == 0 {
             return Millis::ZERO;
         }
         let mut freed = 0;
-        let mut at_ms = self.last_ms;
+        let mut at_ms = self.end_ms(self.last_tick);
         for entry in &self.older {
-            freed += entry.count;
+            freed += u64::from(entry.count);
             if freed >= units {
-                at_ms = self.end_ms(entry.tick);
+                at_ms = self.entry_end_ms(*entry);
                 break;
             }
         }
-        Millis(
-            self.lease
-                .leaves_at_ms(at_ms, limit.window())
-                .saturating_sub(now.floor_ms()),
-        )
+        let leaves_ms = self.lease_span().leaves_at_ms(at_ms, limit.window());
+        Millis(leaves_ms.saturating_sub(now.floor_ms()))
     }
 
     pub(super) fn expires_at_ms(&self, limit: &Limit) -> u64 {
-        self.lease.leaves_at_ms(self.last_ms, limit.window())
+        self.lease_span()
+            .leaves_at_ms(self.end_ms(self.last_tick), limit.window())
     }
 
     // --- ticks ---------------------------------------------------------------------------------------
 
-    /// The end of the tick that a charge at `now` falls into.
-    const fn natural_ms(&self, now: Now) -> u64 {
-        now.ceil_ms().next_multiple_of(self.r_ms)
+    /// The tick that a charge at `now` falls into.
+    const fn natural_tick(&self, now: Now) -> u64 {
+        // The usual case, without a division.
+        if self.r_ms == 1 {
+            now.ceil_ms()
+        } else {
+            now.ceil_ms().div_ceil(self.r_ms as u64)
+        }
     }
 
-    /// The end of an older tick, from its age.
-    const fn end_ms(&self, tick: u32) -> u64 {
-        let age = low_32(self.last_ms / self.r_ms).wrapping_sub(tick);
-        self.last_ms - age as u64 * self.r_ms
+    /// The end of a tick in milliseconds.
+    const fn end_ms(&self, tick: u64) -> u64 {
+        tick * self.r_ms as u64
+    }
+
+    /// The end of an older entry's tick. After a shift to the Unix epoch it may lie before it.
+    const fn entry_end_ms(&self, entry: Entry) -> u64 {
+        self.end_ms(self.last_tick.saturating_sub(self.age(entry)))
+    }
+
+    /// How many ticks an older entry lies behind the newest.
+    const fn age(&self, entry: Entry) -> u64 {
+        low_32(self.last_tick).wrapping_sub(entry.tick) as u64
     }
 }
 
 /// The tick length that a limit asks for, in milliseconds.
-fn wanted_r_ms(limit: &Limit, lease: Millis) -> u64 {
+fn wanted_r_ms(limit: &Limit, lease: Millis) -> u32 {
     let span = limit.window().0 + lease.0;
     let by_age = (span / AGE_TICKS_MAX + 1).next_power_of_two();
-    match limit.algorithm() {
+    let r_ms = match limit.algorithm() {
         Algorithm::SlidingWindow {
             resolution: Some(resolution),
         } => resolution.0.max(by_age),
         _ if span.min(u64::from(limit.permits())) <= ENTRIES_TARGET => by_age,
-        _ => {
-            let most = span / ENTRIES_TARGET;
-            if most == 0 { 1 } else { 1 << most.ilog2() }
-        }
-    }
+        _ => 1 << (span / ENTRIES_TARGET).max(1).ilog2(),
+    };
+    u32::try_from(r_ms.min(R_ASKED_MAX_MS)).unwrap_or(u32::MAX)
 }
 
 #[expect(

@@ -1,1 +1,419 @@
-//! bytes
+//! The bytes of a tick log in Redis: one string value, everything little-endian.
+//!
+//! What reads it besides this module is a Lua script, so: a header of fixed length that one `GETRANGE`
+//! fetches and that alone decides most checks; the ledger in a region of its own behind it; the ring last,
+//! where it can grow by doubling without moving anything else.
+//!
+//! # Header
+//! | at | bytes | field | |
+//! |---|---|---|---|
+//! | [`FORMAT_AT`] = 0 | 1 | format | [`FORMAT`]; a newer one is never touched |
+//! | [`ROWS_AT`] = 1 | 1 | ledger rows in use | |
+//! | [`ROWS_CAPACITY_AT`] = 2 | 1 | rows that there is room for | 0, or a power of two up to [`ROWS_MAX`] |
+//! | 3 | 1 | zero | |
+//! | [`EPOCH_AT`] = 4 | 4 | epoch | receipts of another epoch give nothing back |
+//! | [`RESET_EPOCH_AT`] = 8 | 4 | epoch of the last reset | ledgers from before it are dropped, not restored |
+//! | [`RESOLUTION_AT`] = 12 | 4 | r in milliseconds | at least 1 |
+//! | [`LAST_TICK_AT`] = 16 | 8 | absolute last tick | its end is this many times r |
+//! | [`TOTAL_AT`] = 24 | 4 | permits in use | the sum of all counts |
+//! | [`COUNT_AT`] = 28 | 4 | permits of the last tick | |
+//! | [`TAIL_TICK_AT`] = 32 | 4 | tick of the oldest entry | tells whether anything expires without reading the ring |
+//! | [`CAPACITY_AT`] = 36 | 4 | entries that the ring has room for | 0, or a power of two from [`RING_MIN`] to [`RING_MAX`] |
+//! | [`TAIL_AT`] = 40 | 4 | where the oldest entry is | below the capacity |
+//! | [`HEAD_AT`] = 44 | 4 | where the next entry goes | counts on from the tail, so full and empty differ |
+//! | [`EXPIRY_AT`] = 48 | 8 | when the key expires, in ms | what its TTL was last set to |
+//! | [`LEASE_LONGEST_AT`] = 56 | 8 | longest lease in ms | 0: none |
+//! | [`LEASE_END_AT`] = 64 | 8 | end of the last lease, in ms | |
+//!
+//! # Ledger and ring
+//! From [`HEADER_LEN`] on: the rows ([`ROW_LEN`] bytes each: identity 8, seq 8, count 4, tick 4), then the
+//! entries ([`ENTRY_LEN`] bytes each: tick 4, count 4). Entry k of the ring is at place k modulo the
+//! capacity. The value may end after the last place ever written. Ticks in rows, entries and the tail tick
+//! are the low 32 bits.
+//!
+//! # Numbers stay below 2^53
+//! Lua's numbers are doubles. Every time is: [`Now`](crate::time::Now) ends at 2^53 *microseconds*, and what
+//! is added to it (a tick, a window, a lease) is below 2^36 ms. A caller's expiry or sequence number beyond
+//! is written as [`NUMBER_MAX`]. [`decode`] refuses larger ones, so nothing that is read has to be rounded.
+//! Only a row's identity uses all its bits: to the script it is eight opaque bytes.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Entry, TickLog, low_32};
+use crate::lease::{LEASE_MAX, LeaseSpan};
+use crate::ledger::{ROWS_MAX, Row};
+use crate::limit::{RESOLUTION_ENTRIES_MAX, WINDOW_MAX};
+use crate::time::Millis;
+
+/// The format that this release reads and writes. It is the first; 0 is none.
+pub const FORMAT: u8 = 1;
+
+/// Offset of the format.
+pub const FORMAT_AT: usize = 0;
+/// Offset of the number of ledger rows.
+pub const ROWS_AT: usize = 1;
+/// Offset of the number of rows that there is room for.
+pub const ROWS_CAPACITY_AT: usize = 2;
+/// Offset of a byte that is zero.
+const ZERO_AT: usize = 3;
+/// Offset of the epoch.
+pub const EPOCH_AT: usize = 4;
+/// Offset of the epoch of the last reset.
+pub const RESET_EPOCH_AT: usize = 8;
+/// Offset of r.
+pub const RESOLUTION_AT: usize = 12;
+/// Offset of the absolute last tick.
+pub const LAST_TICK_AT: usize = 16;
+/// Offset of the permits in use.
+pub const TOTAL_AT: usize = 24;
+/// Offset of the permits of the last tick.
+pub const COUNT_AT: usize = 28;
+/// Offset of the tick of the oldest entry; of the last tick if the ring is empty.
+pub const TAIL_TICK_AT: usize = 32;
+/// Offset of the ring's capacity.
+pub const CAPACITY_AT: usize = 36;
+/// Offset of the place of the oldest entry.
+pub const TAIL_AT: usize = 40;
+/// Offset of the place of the next entry.
+pub const HEAD_AT: usize = 44;
+/// Offset of the expiry.
+pub const EXPIRY_AT: usize = 48;
+/// Offset of the longest lease.
+pub const LEASE_LONGEST_AT: usize = 56;
+/// Offset of the end of the last lease.
+pub const LEASE_END_AT: usize = 64;
+
+/// Bytes of the header; the ledger begins here.
+pub const HEADER_LEN: usize = 72;
+/// Bytes of a ledger row.
+pub const ROW_LEN: usize = 24;
+/// Bytes of an entry of the ring.
+pub const ENTRY_LEN: usize = 8;
+
+/// The smallest ring: below it, doubling would rewrite the value for every few ticks.
+pub const RING_MIN: u32 = 8;
+/// The largest ring: as many entries as the finest `resolution` may ask for.
+pub const RING_MAX: u32 = RESOLUTION_ENTRIES_MAX;
+/// The fewest rows that room is made for at once, because each time the whole ring has to move.
+const ROWS_MIN: usize = 4;
+
+/// The largest number that is written: the largest below which a double holds every integer.
+pub const NUMBER_MAX: u64 = (1 << 53) - 1;
+
+/// Everything that one key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The counters.
+    pub log: TickLog,
+    /// The epoch at the last reset: at most the log's own, which also changes when ticks move.
+    pub reset_epoch: u32,
+    /// What is remembered of each instance's last call.
+    pub ledger: Vec<Row>,
+    /// When the key expires, in milliseconds on the store's clock.
+    pub expires_at_ms: u64,
+}
+
+/// Why bytes are not a tick log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Written by a newer release: the store is unavailable for this key, and the value is left alone.
+    NewerFormat {
+        /// The format found.
+        format: u8,
+    },
+    /// The value ends too early or too late.
+    Length {
+        /// How many bytes there should be, at least or at most.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A field contradicts the format or another field.
+    Corrupt {
+        /// Byte offset of the field.
+        at: usize,
+        /// What it breaks.
+        fault: &'static str,
+    },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NewerFormat { format } => write!(
+                f,
+                "the value has format {format}, and this release reads up to {FORMAT}: upgrade it"
+            ),
+            Self::Length { expected, found } => {
+                write!(f, "the value has {found} bytes where {expected} belong")
+            }
+            Self::Corrupt { at, fault } => write!(f, "the value is no tick log: byte {at}: {fault}"),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// Writes an image: the ring from its first place on, with room for the next power of two.
+pub fn encode(image: &Image) -> Vec<u8> {
+    let log = &image.log;
+    // A caller's ledger is held to the cap that the script holds it to: the oldest rows make way.
+    let rows = &image.ledger[image.ledger.len().saturating_sub(ROWS_MAX)..];
+    let rows_capacity = room(rows.len(), ROWS_MIN);
+    let capacity = room(log.older.len(), RING_MIN as usize);
+    let lease = log.lease_span();
+    let tail_tick = log
+        .older
+        .front()
+        .map_or(low_32(log.last_tick), |entry| entry.tick);
+
+    let mut bytes = Vec::with_capacity(HEADER_LEN + rows_capacity * ROW_LEN + log.older.len() * ENTRY_LEN);
+    bytes.extend([FORMAT, byte(rows.len()), byte(rows_capacity), 0]);
+    push_u32s(&mut bytes, &[log.epoch, image.reset_epoch, log.r_ms]);
+    push_u64s(&mut bytes, &[log.last_tick]);
+    push_u32s(&mut bytes, &[log.used, log.newest, tail_tick]);
+    push_u32s(&mut bytes, &[word(capacity), 0, word(log.older.len())]);
+    push_u64s(&mut bytes, &[image.expires_at_ms, lease.longest.0, lease.end_ms]);
+    for row in rows {
+        bytes.extend(row.identity.to_le_bytes());
+        push_u64s(&mut bytes, &[row.seq]);
+        push_u32s(&mut bytes, &[row.count, row.tick]);
+    }
+    bytes.resize(HEADER_LEN + rows_capacity * ROW_LEN, 0);
+    for entry in &log.older {
+        push_u32s(&mut bytes, &[entry.tick, entry.count]);
+    }
+    bytes
+}
+
+/// The capacity of a region that holds `len`: doubled from `least`, or nothing at all.
+fn room(len: usize, least: usize) -> usize {
+    if len == 0 {
+        0
+    } else {
+        len.next_power_of_two().max(least)
+    }
+}
+
+fn byte(len: usize) -> u8 {
+    u8::try_from(len).unwrap_or(u8::MAX)
+}
+
+fn word(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+fn push_u32s(bytes: &mut Vec<u8>, values: &[u32]) {
+    values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+}
+
+fn push_u64s(bytes: &mut Vec<u8>, values: &[u64]) {
+    values
+        .iter()
+        .for_each(|value| bytes.extend((*value).min(NUMBER_MAX).to_le_bytes()));
+}
+
+/// Reads an image.
+///
+/// # Errors
+/// [`DecodeError`], for whatever bytes: everything that an algorithm relies on is checked here.
+pub fn decode(bytes: &[u8]) -> Result<Image, DecodeError> {
+    let value = Value(bytes);
+    let format = value.u8(FORMAT_AT)?;
+    if format > FORMAT {
+        return Err(DecodeError::NewerFormat { format });
+    }
+    expect(format == FORMAT, FORMAT_AT, "there is no such format")?;
+    value.holds(HEADER_LEN)?;
+    expect(value.u8(ZERO_AT)? == 0, ZERO_AT, "must be zero")?;
+
+    let mut log = value.header()?;
+    let ledger = value.ledger(log.last_tick)?;
+    log.older = value.ring(&log)?;
+    Ok(Image {
+        log,
+        reset_epoch: value.u32(RESET_EPOCH_AT)?,
+        ledger,
+        expires_at_ms: value.number(EXPIRY_AT)?,
+    })
+}
+
+fn expect(holds: bool, at: usize, fault: &'static str) -> Result<(), DecodeError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(DecodeError::Corrupt { at, fault })
+    }
+}
+
+/// The bytes that are read. Every access checks its bounds.
+struct Value<'a>(&'a [u8]);
+
+impl Value<'_> {
+    /// The log, but for its ring.
+    fn header(&self) -> Result<TickLog, DecodeError> {
+        let r_ms = self.u32(RESOLUTION_AT)?;
+        expect(r_ms > 0, RESOLUTION_AT, "a tick of no length")?;
+        let last_tick = self.number(LAST_TICK_AT)?;
+        let last_ms = last_tick.checked_mul(u64::from(r_ms));
+        expect(
+            last_ms.is_some_and(|ms| ms <= NUMBER_MAX),
+            LAST_TICK_AT,
+            "the last tick lies beyond 2^53 ms",
+        )?;
+        let (used, newest) = (self.u32(TOTAL_AT)?, self.u32(COUNT_AT)?);
+        let lease = LeaseSpan {
+            longest: Millis(self.number(LEASE_LONGEST_AT)?),
+            end_ms: self.number(LEASE_END_AT)?,
+        };
+        expect(
+            lease.longest <= LEASE_MAX,
+            LEASE_LONGEST_AT,
+            "a lease longer than any window",
+        )?;
+        expect(
+            lease.end_ms == 0 || lease.longest > Millis::ZERO,
+            LEASE_END_AT,
+            "the end of no lease",
+        )?;
+        Ok(TickLog {
+            older: VecDeque::new(),
+            lease: (lease.longest > Millis::ZERO).then(|| Box::new(lease)),
+            last_tick,
+            r_ms,
+            used,
+            newest,
+            epoch: self.u32(EPOCH_AT)?,
+        })
+    }
+
+    fn ledger(&self, last_tick: u64) -> Result<Vec<Row>, DecodeError> {
+        let (rows, capacity) = (self.len(ROWS_AT)?, self.len(ROWS_CAPACITY_AT)?);
+        expect(
+            capacity == 0 || capacity.is_power_of_two() && capacity <= ROWS_MAX,
+            ROWS_CAPACITY_AT,
+            "no capacity of a ledger",
+        )?;
+        expect(rows <= capacity, ROWS_AT, "more rows than there is room for")?;
+        self.holds(HEADER_LEN + capacity * ROW_LEN)?;
+        let mut ledger: Vec<Row> = Vec::with_capacity(rows);
+        for at in (HEADER_LEN..).step_by(ROW_LEN).take(rows) {
+            let row = Row {
+                identity: u64::from_le_bytes(self.take(at)?),
+                seq: self.number(at + 8)?,
+                count: self.u32(at + 16)?,
+                tick: self.u32(at + 20)?,
+            };
+            let known = ledger.iter().any(|other| other.identity == row.identity);
+            expect(!known, at, "a second row of one identity")?;
+            let age = low_32(last_tick).wrapping_sub(row.tick);
+            expect(age <= u32::MAX / 2, at + 20, "a tick later than the last")?;
+            ledger.push(row);
+        }
+        Ok(ledger)
+    }
+
+    fn ring(&self, log: &TickLog) -> Result<VecDeque<Entry>, DecodeError> {
+        let (capacity, tail, head) = (self.u32(CAPACITY_AT)?, self.u32(TAIL_AT)?, self.u32(HEAD_AT)?);
+        expect(
+            capacity == 0 || capacity.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&capacity),
+            CAPACITY_AT,
+            "no capacity of a ring",
+        )?;
+        expect(
+            tail < capacity || tail == 0,
+            TAIL_AT,
+            "the tail lies beyond the ring",
+        )?;
+        let len = head.checked_sub(tail);
+        expect(
+            len.is_some_and(|len| len <= capacity),
+            HEAD_AT,
+            "the head lies beyond the ring",
+        )?;
+        let start = HEADER_LEN + self.len(ROWS_CAPACITY_AT)? * ROW_LEN;
+        let most = start + capacity as usize * ENTRY_LEN;
+        if self.0.len() > most {
+            return Err(self.length(most));
+        }
+
+        // Ages fall, from less than what the longest window and the rounding of its ticks allow.
+        let r_ms = u64::from(log.r_ms);
+        let mut younger_than = 2 * (WINDOW_MAX.0 / r_ms + 2);
+        let mut total = u64::from(log.newest);
+        let mut ring = VecDeque::with_capacity(len.unwrap_or(0) as usize);
+        for place in tail..head {
+            let at = start + (place % capacity) as usize * ENTRY_LEN;
+            let entry = Entry {
+                tick: self.u32(at)?,
+                count: self.u32(at + 4)?,
+            };
+            let age = log.age(entry);
+            expect((1..younger_than).contains(&age), at, "a tick out of order")?;
+            younger_than = age;
+            total += u64::from(entry.count);
+            ring.push_back(entry);
+        }
+        expect(
+            total == u64::from(log.used),
+            TOTAL_AT,
+            "the counts come to another total",
+        )?;
+        let tail_tick = ring
+            .front()
+            .map_or(low_32(log.last_tick), |entry: &Entry| entry.tick);
+        expect(
+            tail_tick == self.u32(TAIL_TICK_AT)?,
+            TAIL_TICK_AT,
+            "not the tick of the oldest entry",
+        )?;
+        Ok(ring)
+    }
+
+    /// A number that a double holds.
+    fn number(&self, at: usize) -> Result<u64, DecodeError> {
+        let number = u64::from_le_bytes(self.take(at)?);
+        expect(number <= NUMBER_MAX, at, "a number of 2^53 or more")?;
+        Ok(number)
+    }
+
+    fn u32(&self, at: usize) -> Result<u32, DecodeError> {
+        self.take(at).map(u32::from_le_bytes)
+    }
+
+    fn u8(&self, at: usize) -> Result<u8, DecodeError> {
+        self.take(at).map(u8::from_le_bytes)
+    }
+
+    fn len(&self, at: usize) -> Result<usize, DecodeError> {
+        self.u8(at).map(usize::from)
+    }
+
+    fn take<const N: usize>(&self, at: usize) -> Result<[u8; N], DecodeError> {
+        self.0
+            .get(at..)
+            .and_then(|rest| rest.first_chunk().copied())
+            .ok_or_else(|| self.length(at + N))
+    }
+
+    fn holds(&self, expected: usize) -> Result<(), DecodeError> {
+        if self.0.len() < expected {
+            return Err(self.length(expected));
+        }
+        Ok(())
+    }
+
+    const fn length(&self, expected: usize) -> DecodeError {
+        DecodeError::Length {
+            expected,
+            found: self.0.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
