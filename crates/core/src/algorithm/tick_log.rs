@@ -22,7 +22,6 @@
 //! It knows nothing of its bytes in Redis: [`layout`] does.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 
 use super::Receipt;
 use super::backstep::must_shift;
@@ -32,6 +31,9 @@ use crate::limit::{Algorithm, Limit, RESOLUTION_ENTRIES_MAX};
 use crate::time::{Millis, Now};
 
 pub mod layout;
+mod ring;
+
+use ring::Ring;
 
 /// A log that fits in this many entries has ticks of 1 ms. 4096 entries are 32 kB in the store, and r is
 /// then at most W / 4096: quota comes back at most 0.025 % of the window late.
@@ -56,7 +58,7 @@ const SPARE_ENTRIES_MAX: usize = 64;
 /// (tick, count) pairs of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickLog {
-    older: VecDeque<Entry>,
+    older: Ring,
     /// Boxed, since few keys are ever leased: without it a [`State`](super::State) is one cache line.
     lease: Option<Box<LeaseSpan>>,
     /// The newest tick: its end on the store's clock is this many times r.
@@ -77,7 +79,7 @@ struct Entry {
 impl TickLog {
     pub(super) const fn new(epoch: u32) -> Self {
         Self {
-            older: VecDeque::new(),
+            older: Ring::new(),
             lease: None,
             last_tick: 0,
             r_ms: 1,
@@ -139,7 +141,7 @@ impl TickLog {
         }
         self.epoch = self.epoch.wrapping_add(1);
         self.last_tick -= shift;
-        for entry in &mut self.older {
+        for entry in self.older.iter_mut() {
             entry.tick = entry.tick.wrapping_sub(low_32(shift));
         }
         if let Some(lease) = &mut self.lease {
@@ -169,11 +171,7 @@ impl TickLog {
     fn clear(&mut self, r_ms: u32) {
         self.newest = 0;
         self.lease = None;
-        if self.older.capacity() > SPARE_ENTRIES_MAX {
-            self.older = VecDeque::new();
-        } else {
-            self.older.clear();
-        }
+        self.older.clear(SPARE_ENTRIES_MAX);
         if self.r_ms != r_ms {
             self.last_tick = self.end_ms(self.last_tick).div_ceil(u64::from(r_ms));
             self.r_ms = r_ms;
@@ -186,7 +184,7 @@ impl TickLog {
         let r_ms = at_least_ms.next_multiple_of(self.r_ms);
         let factor = u64::from(r_ms / self.r_ms);
         let last_tick = self.last_tick.div_ceil(factor);
-        let mut merged: VecDeque<Entry> = VecDeque::with_capacity(self.older.len().div_ceil(2));
+        let mut merged = Ring::with_capacity(self.older.len().div_ceil(2));
         for entry in self.older.iter().filter(|entry| entry.count > 0) {
             // An entry of before the Unix epoch, after a shift to there, is dated at it: later, too.
             let tick = self.last_tick.saturating_sub(self.age(*entry)).div_ceil(factor);
@@ -216,7 +214,7 @@ impl TickLog {
             if natural <= self.last_tick {
                 self.epoch = self.epoch.wrapping_add(1);
             }
-            self.older.clear();
+            self.older.clear(SPARE_ENTRIES_MAX);
             self.newest = 0;
             self.last_tick = natural;
         } else if natural > self.last_tick {
@@ -301,13 +299,9 @@ impl TickLog {
     }
 
     fn older_count(&mut self, tick: u64) -> Option<&mut u32> {
-        let age = self.last_tick.checked_sub(tick)?;
-        // Oldest first: ages fall.
-        let index = self
-            .older
-            .binary_search_by(|entry| age.cmp(&self.age(*entry)))
-            .ok()?;
-        self.older.get_mut(index).map(|entry| &mut entry.count)
+        let (last_tick, age) = (low_32(self.last_tick), self.last_tick.checked_sub(tick)?);
+        let age_of = |entry: &Entry| u64::from(last_tick.wrapping_sub(entry.tick));
+        self.older.find_mut(age, age_of).map(|entry| &mut entry.count)
     }
 
     // --- what callers are told -----------------------------------------------------------------------
@@ -324,7 +318,7 @@ impl TickLog {
         }
         let mut freed = 0;
         let mut at_ms = self.end_ms(self.last_tick);
-        for entry in &self.older {
+        for entry in self.older.iter() {
             freed += u64::from(entry.count);
             if freed >= units {
                 at_ms = self.entry_end_ms(*entry);

@@ -38,11 +38,10 @@
 //! Only a row's identity uses all its bits: to the script it is eight opaque bytes.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Entry, TickLog, low_32};
+use super::{Entry, Ring, TickLog, low_32};
 use crate::lease::{LEASE_MAX, LeaseSpan};
 use crate::ledger::{ROWS_MAX, Row};
 use crate::limit::{RESOLUTION_ENTRIES_MAX, WINDOW_MAX};
@@ -184,7 +183,7 @@ pub fn encode(image: &Image) -> Vec<u8> {
         push_u32s(&mut bytes, &[row.count, row.tick]);
     }
     bytes.resize(HEADER_LEN + rows_capacity * ROW_LEN, 0);
-    for entry in &log.older {
+    for entry in log.older.iter() {
         push_u32s(&mut bytes, &[entry.tick, entry.count]);
     }
     bytes
@@ -281,7 +280,7 @@ impl Value<'_> {
             "the end of no lease",
         )?;
         Ok(TickLog {
-            older: VecDeque::new(),
+            older: Ring::new(),
             lease: (lease.longest > Millis::ZERO).then(|| Box::new(lease)),
             last_tick,
             r_ms,
@@ -317,7 +316,7 @@ impl Value<'_> {
         Ok(ledger)
     }
 
-    fn ring(&self, log: &TickLog) -> Result<VecDeque<Entry>, DecodeError> {
+    fn ring(&self, log: &TickLog) -> Result<Ring, DecodeError> {
         let (capacity, tail, head) = (self.u32(CAPACITY_AT)?, self.u32(TAIL_AT)?, self.u32(HEAD_AT)?);
         expect(
             capacity == 0 || capacity.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&capacity),
@@ -345,7 +344,7 @@ impl Value<'_> {
         let r_ms = u64::from(log.r_ms);
         let mut younger_than = 2 * (WINDOW_MAX.0 / r_ms + 2);
         let mut total = u64::from(log.newest);
-        let mut ring = VecDeque::with_capacity(len.unwrap_or(0) as usize);
+        let mut ring = Ring::with_capacity(len.unwrap_or(0) as usize);
         for place in tail..head {
             let at = start + (place % capacity) as usize * ENTRY_LEN;
             let entry = Entry {
