@@ -1,0 +1,302 @@
+//! One shard: a slab of slots, and an index from fingerprints to slots.
+//!
+//! The slab is dense, so a random slot is a random counter: that is what eviction samples. A check *draws*
+//! the states that it needs, decides on them, and *puts them back*; in between no slot moves.
+
+use hashbrown::HashTable;
+use slidegate_core::algorithm::State;
+use slidegate_core::decision::Outcome;
+use slidegate_core::limit::Limit;
+use slidegate_core::time::Now;
+use smallvec::SmallVec;
+
+use super::reservations::Reserved;
+
+/// Slots looked at for one that may go. With eight, an expired slot is found nine times in ten once a
+/// quarter of the shard has expired.
+const SAMPLE: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Shard {
+    /// Slot numbers by fingerprint.
+    index: HashTable<Entry>,
+    slots: Vec<Slot>,
+    keys_max: usize,
+    /// Slots in use by the check under way: none of them may be evicted for it.
+    claimed: SmallVec<[usize; 4]>,
+    /// New counters that the check under way may add without evicting.
+    promised: usize,
+    next_epoch: u32,
+    random: u64,
+    pub(super) live_evictions: u64,
+    pub(super) full_denials: u64,
+}
+
+/// Half of the hash beside the slot number, so that the index can grow without looking at slots.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: u32,
+    slot: u32,
+}
+
+#[derive(Debug)]
+struct Slot {
+    id: u128,
+    /// When the state says no more than an absent one would.
+    expires_ms: u64,
+    /// When permits come back; 0 while there are some.
+    frees_ms: u64,
+    remaining: u32,
+    state: State,
+}
+
+/// Where a drawn state goes back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It was there.
+    Slot(usize),
+    /// It is new, and there is space.
+    New,
+    /// It is new, and takes the place of another.
+    Instead(usize),
+    /// It is new, and there is no place for it.
+    Full,
+}
+
+impl Shard {
+    pub(super) fn new(keys_max: usize) -> Self {
+        Self {
+            index: HashTable::with_capacity(keys_max),
+            slots: Vec::with_capacity(keys_max),
+            keys_max,
+            claimed: SmallVec::new(),
+            promised: 0,
+            next_epoch: 0,
+            // Any odd number will do: eviction needs spread, not secrecy.
+            random: 0x9e37_79b9_7f4a_7c15,
+            live_evictions: 0,
+            full_denials: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    // --- a check: draw, put back, finish -------------------------------------------------------------
+
+    /// Takes the state of a counter out, or a fresh one with the place that it would get.
+    pub(super) fn draw(&mut self, id: u128, now_ms: u64, limit: &Limit) -> (Place, State) {
+        if let Some(slot) = self.find(id) {
+            self.claimed.push(slot);
+            let fresh = State::new(limit, 0);
+            return (
+                Place::Slot(slot),
+                std::mem::replace(&mut self.slots[slot].state, fresh),
+            );
+        }
+        self.next_epoch = self.next_epoch.wrapping_add(1);
+        (self.new_place(now_ms), State::new(limit, self.next_epoch))
+    }
+
+    fn new_place(&mut self, now_ms: u64) -> Place {
+        if self.slots.len() + self.promised < self.keys_max {
+            self.promised += 1;
+            return Place::New;
+        }
+        match self.victim(now_ms) {
+            Some(slot) => {
+                self.claimed.push(slot);
+                Place::Instead(slot)
+            }
+            None => Place::Full,
+        }
+    }
+
+    /// An expired slot of a sample, else the one with most permits left; never one that is denied now.
+    fn victim(&mut self, now_ms: u64) -> Option<usize> {
+        let mut best: Option<usize> = None;
+        for _ in 0..SAMPLE {
+            let slot = self.random_slot()?;
+            if self.claimed.contains(&slot) {
+                continue;
+            }
+            let candidate = &self.slots[slot];
+            if candidate.expires_ms <= now_ms {
+                return Some(slot);
+            }
+            let denied = candidate.remaining == 0 && now_ms < candidate.frees_ms;
+            if !denied && best.is_none_or(|best| self.slots[best].remaining < candidate.remaining) {
+                best = Some(slot);
+            }
+        }
+        best
+    }
+
+    /// Xorshift: Marsaglia, "Xorshift RNGs", 2003.
+    fn random_slot(&mut self) -> Option<usize> {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let slots = u64::try_from(self.slots.len()).ok()?;
+        usize::try_from(self.random.checked_rem(slots)?).ok()
+    }
+
+    /// Puts a drawn state back. One that is new and was not charged is dropped: reading and denying create
+    /// nothing.
+    pub(super) fn put_back(
+        &mut self,
+        place: Place,
+        id: u128,
+        state: State,
+        now: Now,
+        limit: &Limit,
+        outcome: &Outcome,
+    ) {
+        let frees_ms = if outcome.remaining == 0 {
+            now.floor_ms() + outcome.reset_after.get()
+        } else {
+            0
+        };
+        let expires_ms = state.expires_at_ms(limit);
+        let slot = Slot {
+            id,
+            expires_ms,
+            frees_ms,
+            remaining: outcome.remaining,
+            state,
+        };
+        match place {
+            Place::Slot(at) => self.slots[at] = slot,
+            Place::Full => {}
+            Place::New | Place::Instead(_) if slot.state.used() == 0 => {}
+            Place::New => {
+                self.index_slot(id, self.slots.len());
+                self.slots.push(slot);
+            }
+            Place::Instead(at) => {
+                if self.slots[at].expires_ms > now.floor_ms() {
+                    self.live_evictions += 1;
+                }
+                self.unindex(self.slots[at].id);
+                self.index_slot(id, at);
+                self.slots[at] = slot;
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.claimed.clear();
+        self.promised = 0;
+    }
+
+    // --- reservations, reset, sweep ------------------------------------------------------------------
+
+    /// Gives back what is left of a reserved charge.
+    pub(super) fn refund(&mut self, entry: &Reserved, now: Now, units: u32) -> u32 {
+        let (Some(at), Some(receipt)) = (self.find(entry.address.id), &entry.receipt) else {
+            return 0;
+        };
+        let state = &mut self.slots[at].state;
+        state.settle(now, &entry.limit);
+        let given_back = state.refund(now, &entry.limit, receipt, units);
+        self.summarize(at, now, &entry.limit);
+        given_back
+    }
+
+    /// Charges units on top, whether they fit or not. On a counter that is gone they start a new one.
+    pub(super) fn charge(&mut self, entry: &Reserved, now: Now, units: u32) {
+        let (place, mut state) = self.draw(entry.address.id, now.floor_ms(), &entry.limit);
+        state.settle(now, &entry.limit);
+        state.charge(now, &entry.limit, units);
+        let outcome = state.outcome(now, &entry.limit, 1, false);
+        self.put_back(place, entry.address.id, state, now, &entry.limit, &outcome);
+        self.finish();
+    }
+
+    fn summarize(&mut self, at: usize, now: Now, limit: &Limit) {
+        let slot = &mut self.slots[at];
+        let outcome = slot.state.outcome(now, limit, 1, false);
+        slot.expires_ms = slot.state.expires_at_ms(limit);
+        slot.remaining = outcome.remaining;
+        slot.frees_ms = if outcome.remaining == 0 {
+            now.floor_ms() + outcome.reset_after.get()
+        } else {
+            0
+        };
+    }
+
+    /// Drops a counter. One that comes after it has another epoch, so old receipts don't fit it.
+    pub(super) fn remove(&mut self, id: u128) {
+        if let Some(at) = self.find(id) {
+            self.remove_at(at);
+        }
+    }
+
+    pub(super) fn sweep(&mut self, now_ms: u64) -> u64 {
+        let before = self.slots.len();
+        let mut at = 0;
+        while at < self.slots.len() {
+            if self.slots[at].expires_ms <= now_ms {
+                self.remove_at(at);
+            } else {
+                at += 1;
+            }
+        }
+        (before - self.slots.len()) as u64
+    }
+
+    /// The last slot moves into the gap.
+    fn remove_at(&mut self, at: usize) {
+        self.unindex(self.slots[at].id);
+        self.slots.swap_remove(at);
+        if let Some(moved) = self.slots.get(at) {
+            let id = moved.id;
+            self.unindex(id);
+            self.index_slot(id, at);
+        }
+    }
+
+    // --- the index -----------------------------------------------------------------------------------
+
+    fn find(&self, id: u128) -> Option<usize> {
+        let entry = self.index.find(spread(hash(id)), |entry| self.is_of(entry, id))?;
+        Some(entry.slot as usize)
+    }
+
+    fn is_of(&self, entry: &Entry, id: u128) -> bool {
+        entry.hash == hash(id) && self.slots[entry.slot as usize].id == id
+    }
+
+    fn index_slot(&mut self, id: u128, at: usize) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a shard holds far fewer than 2^32 slots"
+        )]
+        let entry = Entry {
+            hash: hash(id),
+            slot: at as u32,
+        };
+        self.index
+            .insert_unique(spread(entry.hash), entry, |entry| spread(entry.hash));
+    }
+
+    fn unindex(&mut self, id: u128) {
+        let Self { index, slots, .. } = self;
+        let of_id = |entry: &Entry| entry.hash == hash(id) && slots[entry.slot as usize].id == id;
+        if let Ok(entry) = index.find_entry(spread(hash(id)), of_id) {
+            entry.remove();
+        }
+    }
+}
+
+/// Fingerprints are uniform: any 32 bits of them are a hash.
+#[expect(clippy::cast_possible_truncation, reason = "takes the low 32 bits")]
+const fn hash(id: u128) -> u32 {
+    id as u32
+}
+
+/// The index looks at the lowest and at the highest bits of a hash.
+const fn spread(hash: u32) -> u64 {
+    (hash as u64) << 32 | hash as u64
+}
