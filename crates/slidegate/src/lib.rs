@@ -3,6 +3,7 @@ pub mod clock;
 pub mod decision;
 pub mod error;
 pub mod facts;
+pub mod http;
 pub mod limiter;
 pub mod metrics;
 mod pipeline;
