@@ -29,6 +29,7 @@ use super::{Answer, Check, Counter, ReservationId, Settled, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::StoreError;
 
+mod index;
 mod reservations;
 mod shard;
 

@@ -3,13 +3,13 @@
 //! The slab is dense, so a random slot is a random counter: that is what eviction samples. A check *draws*
 //! the states that it needs, decides on them, and *puts them back*; in between no slot moves.
 
-use hashbrown::HashTable;
 use slidegate_core::algorithm::State;
 use slidegate_core::decision::Outcome;
 use slidegate_core::limit::Limit;
 use slidegate_core::time::Now;
 use smallvec::SmallVec;
 
+use super::index::Index;
 use super::reservations::Reserved;
 
 /// Slots looked at for one that may go. With eight, an expired slot is found nine times in ten once a
@@ -18,8 +18,7 @@ const SAMPLE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Shard {
-    /// Slot numbers by fingerprint.
-    index: HashTable<Entry>,
+    index: Index,
     slots: Vec<Slot>,
     keys_max: usize,
     /// Slots in use by the check under way: none of them may be evicted for it.
@@ -30,13 +29,6 @@ pub(super) struct Shard {
     random: u64,
     pub(super) live_evictions: u64,
     pub(super) full_denials: u64,
-}
-
-/// Half of the hash beside the slot number, so that the index can grow without looking at slots.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    hash: u32,
-    slot: u32,
 }
 
 #[derive(Debug)]
@@ -66,7 +58,7 @@ pub(super) enum Place {
 impl Shard {
     pub(super) fn new(keys_max: usize) -> Self {
         Self {
-            index: HashTable::with_capacity(keys_max),
+            index: Index::new(keys_max),
             slots: Vec::with_capacity(keys_max),
             keys_max,
             claimed: SmallVec::new(),
@@ -171,15 +163,15 @@ impl Shard {
             Place::Full => {}
             Place::New | Place::Instead(_) if slot.state.used() == 0 => {}
             Place::New => {
-                self.index_slot(id, self.slots.len());
+                self.index.insert(hash(id), self.slots.len());
                 self.slots.push(slot);
             }
             Place::Instead(at) => {
                 if self.slots[at].expires_ms > now.floor_ms() {
                     self.live_evictions += 1;
                 }
-                self.unindex(self.slots[at].id);
-                self.index_slot(id, at);
+                self.index.remove(hash(self.slots[at].id), at);
+                self.index.insert(hash(id), at);
                 self.slots[at] = slot;
             }
         }
@@ -248,45 +240,17 @@ impl Shard {
 
     /// The last slot moves into the gap.
     fn remove_at(&mut self, at: usize) {
-        self.unindex(self.slots[at].id);
+        self.index.remove(hash(self.slots[at].id), at);
         self.slots.swap_remove(at);
         if let Some(moved) = self.slots.get(at) {
-            let id = moved.id;
-            self.unindex(id);
-            self.index_slot(id, at);
+            self.index.renumber(hash(moved.id), self.slots.len(), at);
         }
     }
 
     // --- the index -----------------------------------------------------------------------------------
 
     fn find(&self, id: u128) -> Option<usize> {
-        let entry = self.index.find(spread(hash(id)), |entry| self.is_of(entry, id))?;
-        Some(entry.slot as usize)
-    }
-
-    fn is_of(&self, entry: &Entry, id: u128) -> bool {
-        entry.hash == hash(id) && self.slots[entry.slot as usize].id == id
-    }
-
-    fn index_slot(&mut self, id: u128, at: usize) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a shard holds far fewer than 2^32 slots"
-        )]
-        let entry = Entry {
-            hash: hash(id),
-            slot: at as u32,
-        };
-        self.index
-            .insert_unique(spread(entry.hash), entry, |entry| spread(entry.hash));
-    }
-
-    fn unindex(&mut self, id: u128) {
-        let Self { index, slots, .. } = self;
-        let of_id = |entry: &Entry| entry.hash == hash(id) && slots[entry.slot as usize].id == id;
-        if let Ok(entry) = index.find_entry(spread(hash(id)), of_id) {
-            entry.remove();
-        }
+        self.index.find(hash(id), |slot| self.slots[slot].id == id)
     }
 }
 
@@ -294,9 +258,4 @@ impl Shard {
 #[expect(clippy::cast_possible_truncation, reason = "takes the low 32 bits")]
 const fn hash(id: u128) -> u32 {
     id as u32
-}
-
-/// The index looks at the lowest and at the highest bits of a hash.
-const fn spread(hash: u32) -> u64 {
-    (hash as u64) << 32 | hash as u64
 }
