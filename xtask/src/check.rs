@@ -13,11 +13,10 @@ struct Part {
 
 const STRICT_DOCS: &[(&str, &str)] = &[("RUSTDOCFLAGS", "-D warnings")];
 
-/// The binary shares its name with the library, so their documentation would be written to one folder, and
-/// cargo warns about it: hence apart, the library last, whose pages are those to keep.
-/// Each once as its users see it and once as its developers do: only the first tells public pages that link
-/// to private items.
-const PARTS: [Part; 6] = [
+/// The library twice, as its developers see it and as its users do: only the second finds public pages that
+/// link to private items. The server apart, as it is out of `cargo doc`: a binary named as the library is
+/// would be written over the library's pages. Of a binary, private items are always documented.
+const PARTS: [Part; 5] = [
     Part {
         line: "cargo fmt --all -- --check",
         variables: &[],
@@ -27,25 +26,21 @@ const PARTS: [Part; 6] = [
         variables: &[],
     },
     Part {
-        line: "cargo doc --package slidegate-server --no-deps",
+        line: "cargo doc --package slidegate-server --bin slidegate --no-deps",
         variables: STRICT_DOCS,
     },
     Part {
-        line: "cargo doc --package slidegate-server --no-deps --document-private-items",
+        line: "cargo doc --workspace --no-deps --all-features --document-private-items",
         variables: STRICT_DOCS,
     },
     Part {
-        line: "cargo doc --workspace --exclude slidegate-server --no-deps --all-features --document-private-items",
-        variables: STRICT_DOCS,
-    },
-    Part {
-        line: "cargo doc --workspace --exclude slidegate-server --no-deps --all-features",
+        line: "cargo doc --workspace --no-deps --all-features",
         variables: STRICT_DOCS,
     },
 ];
 
 /// Without `advisories`: those need a database from the network, and news there is no fault of a change.
-const DENY: &str = "cargo deny --all-features check bans licenses sources";
+const DENY: &str = "cargo deny check bans licenses sources";
 
 pub(crate) fn run(args: &[String]) -> Done {
     usage::no_arguments(args, "check takes no arguments; to format, run `cargo fmt --all`")?;
