@@ -30,11 +30,7 @@ pub(crate) fn run(args: &[String]) -> Done {
 
 fn find(name: &str) -> Result<&'static Bench, Failure> {
     BENCHES.iter().find(|bench| bench.name == name).ok_or_else(|| {
-        Failure::Usage(usage::unknown(
-            "benchmark",
-            name,
-            BENCHES.iter().map(|bench| bench.name),
-        ))
+        Failure::Usage(usage::unknown("benchmark", name, BENCHES.iter().map(|bench| bench.name)))
     })
 }
 

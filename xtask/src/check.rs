@@ -17,26 +17,14 @@ const STRICT_DOCS: &[(&str, &str)] = &[("RUSTDOCFLAGS", "-D warnings")];
 /// link to private items. The server apart, as it is out of `cargo doc`: a binary named as the library is
 /// would be written over the library's pages. Of a binary, private items are always documented.
 const PARTS: [Part; 5] = [
-    Part {
-        line: "cargo fmt --all -- --check",
-        variables: &[],
-    },
-    Part {
-        line: "cargo clippy --workspace --all-targets --all-features -- -D warnings",
-        variables: &[],
-    },
-    Part {
-        line: "cargo doc --package slidegate-server --bin slidegate --no-deps",
-        variables: STRICT_DOCS,
-    },
+    Part { line: "cargo fmt --all -- --check", variables: &[] },
+    Part { line: "cargo clippy --workspace --all-targets --all-features -- -D warnings", variables: &[] },
+    Part { line: "cargo doc --package slidegate-server --bin slidegate --no-deps", variables: STRICT_DOCS },
     Part {
         line: "cargo doc --workspace --no-deps --all-features --document-private-items",
         variables: STRICT_DOCS,
     },
-    Part {
-        line: "cargo doc --workspace --no-deps --all-features",
-        variables: STRICT_DOCS,
-    },
+    Part { line: "cargo doc --workspace --no-deps --all-features", variables: STRICT_DOCS },
 ];
 
 /// Without `advisories`: those need a database from the network, and news there is no fault of a change.
@@ -55,9 +43,5 @@ pub(crate) fn run(args: &[String]) -> Done {
         step::announce(DENY);
         step::note("skipped: cargo-deny is not installed (`cargo install cargo-deny --locked`)");
     }
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Step(failures.join("\n       ")))
-    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Step(failures.join("\n       "))) }
 }

@@ -20,10 +20,7 @@ use std::env;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args_os()
-        .skip(1)
-        .map(|arg| arg.to_string_lossy().into_owned())
-        .collect();
+    let args: Vec<String> = env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     match verbs::run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

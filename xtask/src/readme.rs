@@ -61,9 +61,7 @@ fn required(text: &str) -> Result<Vec<String>, String> {
 
 fn tools_of(commands: &[String]) -> Vec<Tool> {
     let uses = |tool: &Tool| {
-        commands
-            .iter()
-            .any(|command| command.split_whitespace().any(|word| word == tool.command))
+        commands.iter().any(|command| command.split_whitespace().any(|word| word == tool.command))
     };
     TOOLS.into_iter().filter(uses).collect()
 }
@@ -88,9 +86,7 @@ fn follow(command: &str, server: &mut Option<Server>) -> Done {
 fn quickstart() -> Done {
     let shown = step::capture_in_shell(QUICKSTART)?;
     let seconds = answers::verify_quickstart(&shown).map_err(Failure::Step)?;
-    step::note(&format!(
-        "five passed, two were denied; waiting the {seconds} s that they were told"
-    ));
+    step::note(&format!("five passed, two were denied; waiting the {seconds} s that they were told"));
     time::wait(Duration::from_secs(seconds));
     let shown = step::capture_in_shell("curl -si localhost:8080/")?;
     answers::verify_return(&shown).map_err(Failure::Step)
@@ -111,20 +107,13 @@ mod tests {
         for lost in REQUIRED {
             let rest: Vec<&str> = REQUIRED.into_iter().filter(|command| *command != lost).collect();
             let fault = required(&readme(&rest)).unwrap_err();
-            assert!(
-                fault.starts_with(&format!("README.md: the command `{lost}` is gone: write")),
-                "{fault}"
-            );
+            assert!(fault.starts_with(&format!("README.md: the command `{lost}` is gone: write")), "{fault}");
         }
     }
 
     #[test]
     fn a_command_that_only_resembles_a_required_one_does_not_count() {
-        let text = readme(&[
-            "cargo run --release -- serve --config mine.yaml",
-            QUICKSTART,
-            TEST,
-        ]);
+        let text = readme(&["cargo run --release -- serve --config mine.yaml", QUICKSTART, TEST]);
         assert!(required(&text).unwrap_err().contains(SERVE));
     }
 

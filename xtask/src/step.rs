@@ -42,10 +42,7 @@ pub(crate) fn run(line: &str) -> Done {
 
 /// [`run`] with environment variables.
 pub(crate) fn run_with(line: &str, variables: &[(&str, &str)]) -> Done {
-    let settings: String = variables
-        .iter()
-        .map(|(name, value)| format!("{name}='{value}' "))
-        .collect();
+    let settings: String = variables.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
     announce(&format!("{settings}{line}"));
     let mut command = words(line);
     command.envs(variables.iter().copied());
@@ -76,11 +73,7 @@ pub(crate) fn capture_in_shell(line: &str) -> Result<String, Failure> {
 
 /// Whether a command exists and answers, with nothing shown.
 pub(crate) fn answers(line: &str) -> bool {
-    words(line)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+    words(line).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// A line that tells the contributor where the verb is.
@@ -95,9 +88,7 @@ pub(crate) fn note(what: &str) {
 
 /// The folder that holds the workspace.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
 /// `sh -c LINE` at the root of the repository.
@@ -109,15 +100,10 @@ pub(crate) fn shell(line: &str) -> Command {
 
 fn timed(command: &mut Command, line: &str) -> Done {
     let stopwatch = Stopwatch::start();
-    let status = command
-        .status()
-        .map_err(|error| Failure::Step(format!("`{line}` can't be run: {error}")))?;
+    let status =
+        command.status().map_err(|error| Failure::Step(format!("`{line}` can't be run: {error}")))?;
     note(&format!("{} s", stopwatch.seconds()));
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::Step(format!("`{line}` failed: {status}")))
-    }
+    if status.success() { Ok(()) } else { Err(Failure::Step(format!("`{line}` failed: {status}"))) }
 }
 
 fn words(line: &str) -> Command {
@@ -146,12 +132,7 @@ mod tests {
     #[test]
     fn a_command_that_does_not_exist_is_an_error_and_not_a_panic() {
         let failure = run("no-such-program --at-all").unwrap_err();
-        assert!(
-            failure
-                .to_string()
-                .starts_with("`no-such-program --at-all` can't be run: "),
-            "{failure}"
-        );
+        assert!(failure.to_string().starts_with("`no-such-program --at-all` can't be run: "), "{failure}");
         assert!(!answers("no-such-program --version"));
     }
 

@@ -22,19 +22,12 @@ const TEST_FILE_LINES_MAX: usize = 900;
 const RECORDED: [&str; 2] = ["snap", "svg"];
 
 /// Unfinished work: it belongs into an issue. (In two pieces, so that this file may be checked as well.)
-const UNFINISHED_CALLS: [&str; 3] = [
-    concat!("todo", "!("),
-    concat!("unimplemented", "!("),
-    concat!("dbg", "!("),
-];
+const UNFINISHED_CALLS: [&str; 3] =
+    [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("dbg", "!(")];
 const UNFINISHED_WORDS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Folders of one person's machine, which nobody else has.
-const MACHINE_PATHS: [&str; 3] = [
-    concat!("/work", "/"),
-    concat!("/tmp", "/wt"),
-    concat!("/root", "/"),
-];
+const MACHINE_PATHS: [&str; 3] = [concat!("/work", "/"), concat!("/tmp", "/wt"), concat!("/root", "/")];
 
 /// A tracked file: its path from the root, with `/`, and what is in it.
 struct File<'a> {
@@ -62,11 +55,7 @@ fn findings(files: &[File<'_>]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = files
         .iter()
         .flat_map(|file| file.faults(&paths).into_iter().map(|fault| (file.path, fault)))
-        .map(|(path, (line, reason))| Finding {
-            path: path.to_owned(),
-            line,
-            reason,
-        })
+        .map(|(path, (line, reason))| Finding { path: path.to_owned(), line, reason })
         .collect();
     findings.sort();
     findings
@@ -118,18 +107,9 @@ impl File<'_> {
     }
 
     fn too_long(&self) -> Option<Fault> {
-        let max = if self.name() == "tests.rs" {
-            TEST_FILE_LINES_MAX
-        } else {
-            LINES_MAX
-        };
+        let max = if self.name() == "tests.rs" { TEST_FILE_LINES_MAX } else { LINES_MAX };
         let lines = self.text.lines().count();
-        (lines > max).then(|| {
-            (
-                max + 1,
-                format!("{lines} lines where {max} are allowed: split the file"),
-            )
-        })
+        (lines > max).then(|| (max + 1, format!("{lines} lines where {max} are allowed: split the file")))
     }
 
     fn unfinished(&self) -> Vec<Fault> {
@@ -137,9 +117,7 @@ impl File<'_> {
             let call = UNFINISHED_CALLS.iter().find(|call| line.contains(*call));
             let word = UNFINISHED_WORDS.iter().find(|word| has_word(line, word));
             let found = call.or(word)?;
-            Some(format!(
-                "`{found}` is unfinished work: finish it, or file an issue"
-            ))
+            Some(format!("`{found}` is unfinished work: finish it, or file an issue"))
         })
     }
 
@@ -190,10 +168,7 @@ impl File<'_> {
         lines: impl Iterator<Item = &'t str>,
         look: impl Fn(&'t str) -> Option<T>,
     ) -> Vec<(usize, T)> {
-        lines
-            .enumerate()
-            .filter_map(|(index, line)| Some((index + 1, look(line)?)))
-            .collect()
+        lines.enumerate().filter_map(|(index, line)| Some((index + 1, look(line)?))).collect()
     }
 
     fn name(&self) -> &str {
@@ -201,9 +176,7 @@ impl File<'_> {
     }
 
     fn extension(&self) -> &str {
-        self.name()
-            .rsplit_once('.')
-            .map_or("", |(_, extension)| extension)
+        self.name().rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 }
 
@@ -217,6 +190,5 @@ fn has_word(line: &str, word: &str) -> bool {
 /// Whether `path` begins a path in `line`, and is not the middle of a longer one or of an address.
 fn has_absolute(line: &str, path: &str) -> bool {
     let goes_on = |letter: char| letter.is_alphanumeric() || ".-_~}".contains(letter);
-    line.match_indices(path)
-        .any(|(at, _)| !line[..at].ends_with(goes_on))
+    line.match_indices(path).any(|(at, _)| !line[..at].ends_with(goes_on))
 }

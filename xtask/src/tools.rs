@@ -13,23 +13,11 @@ pub(crate) struct Tool {
     homebrew: &'static str,
 }
 
-pub(crate) const GIT: Tool = Tool {
-    command: "git",
-    debian: "git",
-    homebrew: "git",
-};
+pub(crate) const GIT: Tool = Tool { command: "git", debian: "git", homebrew: "git" };
 
-pub(crate) const CURL: Tool = Tool {
-    command: "curl",
-    debian: "curl",
-    homebrew: "curl",
-};
+pub(crate) const CURL: Tool = Tool { command: "curl", debian: "curl", homebrew: "curl" };
 
-pub(crate) const WRK: Tool = Tool {
-    command: "wrk",
-    debian: "wrk",
-    homebrew: "wrk",
-};
+pub(crate) const WRK: Tool = Tool { command: "wrk", debian: "wrk", homebrew: "wrk" };
 
 /// How packages come onto this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +30,7 @@ enum Packages {
 
 /// Installs those of `tools` that are not on the PATH.
 pub(crate) fn ensure(tools: &[Tool]) -> Done {
-    let missing: Vec<Tool> = tools
-        .iter()
-        .copied()
-        .filter(|tool| !is_on_path(tool.command))
-        .collect();
+    let missing: Vec<Tool> = tools.iter().copied().filter(|tool| !is_on_path(tool.command)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -109,11 +93,7 @@ mod tests {
     fn what_is_there_is_not_installed() {
         assert!(is_on_path("sh"));
         assert!(!is_on_path("no-such-program"));
-        let shell = Tool {
-            command: "sh",
-            debian: "no-such-package",
-            homebrew: "no-such-package",
-        };
+        let shell = Tool { command: "sh", debian: "no-such-package", homebrew: "no-such-package" };
         assert_eq!(ensure(&[shell]), Ok(()));
     }
 

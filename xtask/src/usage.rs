@@ -15,10 +15,7 @@ pub(crate) fn unknown<'a>(kind: &str, word: &str, known: impl Iterator<Item = &'
         .min();
     match nearest {
         Some((_, name)) => format!("no {kind} `{word}`: did you mean `{name}`?"),
-        None => format!(
-            "no {kind} `{word}`: there are {}",
-            known.collect::<Vec<_>>().join(", ")
-        ),
+        None => format!("no {kind} `{word}`: there are {}", known.collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -26,8 +23,6 @@ pub(crate) fn unknown<'a>(kind: &str, word: &str, known: impl Iterator<Item = &'
 pub(crate) fn no_arguments(args: &[String], instead: &str) -> Done {
     match args.first() {
         None => Ok(()),
-        Some(arg) => Err(Failure::Usage(format!(
-            "`{arg}` is not understood here: {instead}"
-        ))),
+        Some(arg) => Err(Failure::Usage(format!("`{arg}` is not understood here: {instead}"))),
     }
 }

@@ -20,21 +20,13 @@ pub(crate) const VERBS: [Verb; 4] = [
         summary: "formatting, clippy, docs, licences: all that needs no run",
         run: check::run,
     },
-    Verb {
-        name: "test",
-        summary: "all tests of the workspace, doc examples included",
-        run: test::run,
-    },
+    Verb { name: "test", summary: "all tests of the workspace, doc examples included", run: test::run },
     Verb {
         name: "readme",
         summary: "runs the README's commands and verifies what they show",
         run: readme::run,
     },
-    Verb {
-        name: "bench",
-        summary: "NAME...: runs benchmarks; without a name, lists them",
-        run: bench::run,
-    },
+    Verb { name: "bench", summary: "NAME...: runs benchmarks; without a name, lists them", run: bench::run },
 ];
 
 /// Runs the verb that `args` begin with; without one, says which there are.
@@ -49,11 +41,7 @@ pub(crate) fn run(args: &[String]) -> Done {
     }
     match VERBS.iter().find(|verb| verb.name == name) {
         Some(verb) => (verb.run)(rest),
-        None => Err(Failure::Usage(usage::unknown(
-            "verb",
-            name,
-            VERBS.iter().map(|verb| verb.name),
-        ))),
+        None => Err(Failure::Usage(usage::unknown("verb", name, VERBS.iter().map(|verb| verb.name)))),
     }
 }
 
@@ -81,14 +69,8 @@ mod tests {
 
     #[test]
     fn a_mistyped_verb_is_told_the_nearest_and_exits_with_2() {
-        assert_eq!(
-            refusal("tset"),
-            (2, "no verb `tset`: did you mean `test`?".into())
-        );
-        assert_eq!(
-            refusal("bnch memory"),
-            (2, "no verb `bnch`: did you mean `bench`?".into())
-        );
+        assert_eq!(refusal("tset"), (2, "no verb `tset`: did you mean `test`?".into()));
+        assert_eq!(refusal("bnch memory"), (2, "no verb `bnch`: did you mean `bench`?".into()));
     }
 
     #[test]
@@ -110,9 +92,7 @@ mod tests {
     fn help_has_one_line_for_each_verb() {
         let help = help();
         for verb in &VERBS {
-            let own = help
-                .lines()
-                .filter(|line| line.trim_start().starts_with(verb.name));
+            let own = help.lines().filter(|line| line.trim_start().starts_with(verb.name));
             assert_eq!(own.count(), 1, "{}", verb.name);
         }
         assert_eq!(run(&words("test --help")), Ok(()));

@@ -44,16 +44,7 @@ pub struct Terms {
 impl<'a> Charge<'a> {
     /// A charge that has not been decided.
     pub fn new(state: &'a mut State, limit: &'a Limit, cost: Cost, group: u16, terms: Terms) -> Self {
-        Self {
-            state,
-            limit,
-            cost,
-            group,
-            terms,
-            outcome: Outcome::default(),
-            receipt: None,
-            room: 0,
-        }
+        Self { state, limit, cost, group, terms, outcome: Outcome::default(), receipt: None, room: 0 }
     }
 }
 
@@ -79,42 +70,23 @@ pub fn decide(now: Now, times: u32, charges: &mut [Charge<'_>]) -> u32 {
 
 /// How many of `times` checks the chosen counters all have room for.
 fn common_room(charges: &[Charge<'_>], times: u32, chosen: impl Fn(&Charge<'_>) -> bool) -> u32 {
-    charges
-        .iter()
-        .filter(|charge| chosen(charge))
-        .map(|charge| charge.room)
-        .fold(times, u32::min)
+    charges.iter().filter(|charge| chosen(charge)).map(|charge| charge.room).fold(times, u32::min)
 }
 
 impl Charge<'_> {
     /// Takes this counter's part of the decision and fills in what the caller is told.
     fn settle(&mut self, now: Now, times: u32, granted: u32, group_room: u32) {
-        let taken = if self.terms.shadow {
-            granted.min(group_room)
-        } else {
-            granted
-        };
+        let taken = if self.terms.shadow { granted.min(group_room) } else { granted };
         let group_refuses = group_room < times && (self.terms.shadow || group_room == granted);
-        let delay = if taken > 0 {
-            self.state.delay(now, self.limit)
-        } else {
-            Millis::ZERO
-        };
+        let delay = if taken > 0 { self.state.delay(now, self.limit) } else { Millis::ZERO };
         if taken > 0 && self.cost > 0 {
-            self.receipt = Some(
-                self.state
-                    .charge(now, self.limit, taken.saturating_mul(self.cost)),
-            );
+            self.receipt = Some(self.state.charge(now, self.limit, taken.saturating_mul(self.cost)));
         }
         if group_refuses && self.terms.count_denied {
-            self.state
-                .charge(now, self.limit, (times - taken).saturating_mul(self.cost));
+            self.state.charge(now, self.limit, (times - taken).saturating_mul(self.cost));
         }
         let refused = group_refuses && self.room == group_room;
-        self.outcome = Outcome {
-            delay,
-            ..self.state.outcome(now, self.limit, self.cost, refused)
-        };
+        self.outcome = Outcome { delay, ..self.state.outcome(now, self.limit, self.cost, refused) };
     }
 }
 

@@ -26,10 +26,7 @@ pub struct Key {
 
 impl Key {
     /// The key without parts: one counter for the whole policy.
-    pub const EMPTY: Self = Self {
-        len: 0,
-        bytes: [0; KEY_LEN_MAX],
-    };
+    pub const EMPTY: Self = Self { len: 0, bytes: [0; KEY_LEN_MAX] };
 
     /// A key from its parts, in order.
     pub fn from_parts<'a>(parts: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
@@ -76,11 +73,7 @@ pub struct KeyBuilder {
 
 impl Default for KeyBuilder {
     fn default() -> Self {
-        Self {
-            key: Key::EMPTY,
-            hash: None,
-            first: true,
-        }
+        Self { key: Key::EMPTY, hash: None, first: true }
     }
 }
 
@@ -184,10 +177,7 @@ mod tests {
     #[test]
     fn keys_can_be_read() {
         assert_eq!(key(&[]).as_str(), "");
-        assert_eq!(
-            key(&[("client_ip", "203.0.113.7")]).as_str(),
-            "client_ip=203.0.113.7"
-        );
+        assert_eq!(key(&[("client_ip", "203.0.113.7")]).as_str(), "client_ip=203.0.113.7");
         assert_eq!(
             key(&[("client_ip", "2001:db8::/64"), ("header:x-user", "a b")]).as_str(),
             "client_ip=2001:db8::/64&header:x-user=a%20b"

@@ -7,9 +7,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 /// Bounds in seconds: a check in memory takes microseconds, one over the network a millisecond or so.
-const CHECK_SECONDS: [f64; 12] = [
-    0.000_001, 0.000_005, 0.000_025, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1,
-];
+const CHECK_SECONDS: [f64; 12] =
+    [0.000_001, 0.000_005, 0.000_025, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1];
 
 /// Which port a check came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -41,11 +40,7 @@ impl Metrics {
             Family::new_with_constructor(|| Histogram::new(CHECK_SECONDS));
         let of_door = |door| check_seconds.get_or_create(&DoorLabel { door }).clone();
         let (gateway_check_seconds, api_check_seconds) = (of_door(Door::Gateway), of_door(Door::Api));
-        registry.register(
-            "check_duration_seconds",
-            "Time from question to decision",
-            check_seconds,
-        );
+        registry.register("check_duration_seconds", "Time from question to decision", check_seconds);
         let too_few_hops = Counter::default();
         registry.register(
             "client_ip_too_few_hops",
@@ -53,17 +48,8 @@ impl Metrics {
             too_few_hops.clone(),
         );
         let no_client_ip = Counter::default();
-        registry.register(
-            "client_ip_missing",
-            "Requests whose peer has no address",
-            no_client_ip.clone(),
-        );
-        Self {
-            gateway_check_seconds,
-            api_check_seconds,
-            too_few_hops,
-            no_client_ip,
-        }
+        registry.register("client_ip_missing", "Requests whose peer has no address", no_client_ip.clone());
+        Self { gateway_check_seconds, api_check_seconds, too_few_hops, no_client_ip }
     }
 
     /// Takes note of how long a check took.

@@ -11,10 +11,12 @@
 #![expect(missing_docs, reason = "criterion's macros")]
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -45,14 +47,14 @@ impl Random {
 }
 
 /// Runs `iterations` calls spread over threads, and returns the time until the last is done.
-fn spread(threads: usize, iterations: u64, call: &(impl Fn(usize) + Sync)) -> Duration {
+fn spread(threads: usize, iterations: u64, keys: usize, call: &(impl Fn(usize) + Sync)) -> Duration {
     let start = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
                 let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (thread as u64 + 1));
                 for _ in 0..iterations / threads as u64 {
-                    call(random.below(KEYS));
+                    call(random.below(keys));
                 }
             });
         }
@@ -60,29 +62,20 @@ fn spread(threads: usize, iterations: u64, call: &(impl Fn(usize) + Sync)) -> Du
     start.elapsed()
 }
 
-fn addresses() -> Vec<String> {
-    (0..KEYS)
-        .map(|n| format!("10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255))
-        .collect()
+fn addresses(keys: usize) -> Vec<String> {
+    (0..keys).map(|n| format!("10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255)).collect()
 }
 
 fn keyed(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("keyed");
-    group
-        .sample_size(20)
-        .warm_up_time(Duration::from_secs(1))
-        .measurement_time(Duration::from_secs(4));
-    let names = addresses();
+    group.sample_size(20).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(4));
+    let names = addresses(KEYS);
     let quota = Quota::per_second(NonZeroU32::new(100).unwrap());
 
     let by_number = RateLimiter::<u64, _, _>::keyed(quota);
     let by_name = RateLimiter::<String, _, _>::keyed(quota);
     let store = MemoryStore::builder().max_keys(KEYS + KEYS / 8).build();
-    let policy = Policy::builder("per-client")
-        .limits("100/s")
-        .key("{client_ip}")
-        .build()
-        .unwrap();
+    let policy = Policy::builder("per-client").limits("100/s").key("{client_ip}").build().unwrap();
     let limiter = Limiter::builder().policy(policy).store(store).build().unwrap();
 
     let governor_number = |key: usize| {
@@ -92,11 +85,7 @@ fn keyed(criterion: &mut Criterion) {
         let _ = black_box(by_name.check_key(&names[key]));
     };
     let slidegate = |key: usize| {
-        let _ = black_box(
-            ready(limiter.check("per-client", &[&names[key]]))
-                .unwrap()
-                .is_allowed(),
-        );
+        let _ = black_box(ready(limiter.check("per-client", &[&names[key]])).unwrap().is_allowed());
     };
     for key in 0..KEYS {
         governor_number(key);
@@ -105,17 +94,41 @@ fn keyed(criterion: &mut Criterion) {
     }
     for threads in [1, 2] {
         group.bench_function(format!("governor/u64/{threads}"), |b| {
-            b.iter_custom(|n| spread(threads, n, &governor_number))
+            b.iter_custom(|n| spread(threads, n, KEYS, &governor_number))
         });
         group.bench_function(format!("governor/String/{threads}"), |b| {
-            b.iter_custom(|n| spread(threads, n, &governor_name))
+            b.iter_custom(|n| spread(threads, n, KEYS, &governor_name))
         });
         group.bench_function(format!("slidegate/{threads}"), |b| {
-            b.iter_custom(|n| spread(threads, n, &slidegate))
+            b.iter_custom(|n| spread(threads, n, KEYS, &slidegate))
         });
     }
     group.finish();
 }
 
-criterion_group!(benches, keyed);
+/// P9: what one check costs as keys grow, beside a bare hash map with the same work per call.
+fn by_keys(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("keys");
+    group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    for keys in [1_000_usize, 10_000, 100_000, 1_000_000] {
+        let store = MemoryStore::builder().max_keys(keys + keys / 8).build();
+        let policy = Policy::builder("per-client").limits("100/s").key("{client_ip}").build().unwrap();
+        let limiter = Limiter::builder().policy(policy).store(store).build().unwrap();
+        let names = addresses(keys);
+        let call = |key: usize| {
+            let _ = black_box(ready(limiter.check("per-client", &[&names[key]])).unwrap().is_allowed());
+        };
+        (0..keys).for_each(call);
+        group.bench_function(format!("slidegate/{keys}"), |b| b.iter_custom(|n| spread(1, n, keys, &call)));
+        let map: HashMap<String, AtomicU64> =
+            names.iter().map(|name| (name.clone(), AtomicU64::new(0))).collect();
+        let call = |key: usize| {
+            black_box(map[&names[key]].fetch_add(1, Ordering::Relaxed));
+        };
+        group.bench_function(format!("hashmap/{keys}"), |b| b.iter_custom(|n| spread(1, n, keys, &call)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, keyed, by_keys);
 criterion_main!(benches);

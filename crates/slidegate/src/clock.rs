@@ -33,22 +33,13 @@ impl Clock for SystemClock {
 }
 
 fn read_both() -> (Instant, u64) {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that reads the wall clock"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (
-        monotonic(),
-        u64::try_from(wall.as_micros()).unwrap_or(u64::MAX / 2),
-    )
+    (monotonic(), u64::try_from(wall.as_micros()).unwrap_or(u64::MAX / 2))
 }
 
 fn monotonic() -> Instant {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that reads the monotonic clock"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
     Instant::now()
 }
 

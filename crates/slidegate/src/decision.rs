@@ -26,8 +26,11 @@ pub(crate) struct Part {
     /// Which of the policy's limit sets applied: the base set or an override's.
     pub(crate) set: usize,
     /// One for each limit of the set, in its order.
-    pub(crate) outcomes: SmallVec<[Outcome; 2]>,
+    pub(crate) outcomes: Outcomes,
 }
+
+/// Outcomes of a few limits, most often one.
+pub(crate) type Outcomes = SmallVec<[Outcome; 1]>;
 
 /// One limit of a decision.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +69,7 @@ impl Decision {
 
     /// Whether a shadow policy would have denied it.
     pub fn is_shadow_denied(&self) -> bool {
-        self.limits()
-            .any(|state| state.is_shadow() && state.outcome.violated)
+        self.limits().any(|state| state.is_shadow() && state.outcome.violated)
     }
 
     /// The names of the policies that were checked, in the order in which they were asked. Exempt and
@@ -79,23 +81,18 @@ impl Decision {
     /// Every limit that was checked, shadow ones included.
     pub fn limits(&self) -> impl Iterator<Item = LimitState<'_>> {
         self.parts.iter().flat_map(|part| {
-            part.policy
-                .set(part.set)
-                .iter()
-                .zip(&part.outcomes)
-                .map(|(limit, outcome)| LimitState {
-                    policy: &part.policy,
-                    name: limit.public_name(),
-                    limit: limit.limit(),
-                    outcome,
-                })
+            part.policy.set(part.set).iter().zip(&part.outcomes).map(|(limit, outcome)| LimitState {
+                policy: &part.policy,
+                name: limit.public_name(),
+                limit: limit.limit(),
+                outcome,
+            })
         })
     }
 
     /// The limits that denied the check: empty when it was allowed.
     pub fn violated(&self) -> impl Iterator<Item = LimitState<'_>> {
-        self.limits()
-            .filter(|state| state.outcome.violated && !state.is_shadow())
+        self.limits().filter(|state| state.outcome.violated && !state.is_shadow())
     }
 
     /// Denied only: the time after which this cost fits in all violated limits, if nobody else takes it.

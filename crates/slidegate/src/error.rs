@@ -81,15 +81,9 @@ pub enum StoreError {
 }
 
 fn suggestion(nearest: &Option<Arc<str>>) -> String {
-    nearest
-        .as_ref()
-        .map_or_else(String::new, |name| format!(": did you mean {name:?}?"))
+    nearest.as_ref().map_or_else(String::new, |name| format!(": did you mean {name:?}?"))
 }
 
 fn plural(count: usize, word: &str) -> String {
-    if count == 1 {
-        format!("1 {word}")
-    } else {
-        format!("{count} {word}s")
-    }
+    if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
 }

@@ -75,19 +75,14 @@ impl<'a> RequestFacts<'a> {
 
     /// A parameter of the matched pattern route.
     pub fn path_param(&self, name: &str) -> Option<&'a str> {
-        self.path_params
-            .iter()
-            .find(|(found, _)| *found == name)
-            .map(|(_, value)| *value)
+        self.path_params.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
     }
 
     /// Whether it is a CORS preflight, which browsers send of themselves and which is never charged.
     pub fn is_preflight(&self) -> bool {
         self.method == Method::OPTIONS
             && self.headers.contains_key(::http::header::ORIGIN)
-            && self
-                .headers
-                .contains_key(::http::header::ACCESS_CONTROL_REQUEST_METHOD)
+            && self.headers.contains_key(::http::header::ACCESS_CONTROL_REQUEST_METHOD)
     }
 }
 
@@ -98,10 +93,7 @@ fn value_of<'a>(pair: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 /// `application/x-www-form-urlencoded`: `+` is a space, then percent-decoding.
 fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     if text.contains(&b'+') {
-        let spaced: Vec<u8> = text
-            .iter()
-            .map(|byte| if *byte == b'+' { b' ' } else { *byte })
-            .collect();
+        let spaced: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
         return Cow::Owned(percent_encoding::percent_decode(&spaced).collect());
     }
     percent_encoding::percent_decode(text).into()

@@ -1,14 +1,14 @@
 //! The limiter: every door calls [`Limiter::check`] or one of its siblings, and all of them end in
 //! `decide`, which asks the store one question.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use slidegate_core::decision::Cost;
 use slidegate_core::key::Key;
 use smallvec::SmallVec;
 
-use crate::decision::{Decision, Part};
+use crate::decision::{Decision, Mode, Outcomes, Part};
 use crate::error::{CheckError, StoreError};
 use crate::facts::RequestFacts;
 use crate::metrics::{PolicyMetrics, Verdict};
@@ -79,9 +79,7 @@ type Questions<'a> = SmallVec<[Question<'a>; 1]>;
 
 impl<S: Store> Clone for Limiter<S> {
     fn clone(&self) -> Self {
-        Self {
-            shared: self.shared.clone(),
-        }
+        Self { shared: self.shared.clone() }
     }
 }
 
@@ -98,7 +96,8 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// [`CheckError`] for an unknown policy, a key that does not fit, or a store that does not answer.
     pub async fn check(&self, policy: &str, key: &[&str]) -> Result<Decision, CheckError> {
-        self.check_all(&[Ask::new(policy, key)]).await
+        let question = self.question(&Ask::new(policy, key))?;
+        self.decide(&[question], None).await
     }
 
     /// Checks several policies: all are charged, or none.
@@ -180,11 +179,7 @@ impl<S: Store> Limiter<S> {
         for question in self.questions(&[Ask::new(policy, key)])? {
             let policy = &question.entry.policy;
             for limit in policy.set(question.set) {
-                let counter = Counter {
-                    policy: policy.name(),
-                    key: &question.key,
-                    limit,
-                };
+                let counter = Counter { policy, key: &question.key, limit };
                 self.shared.store.reset(&counter).await?;
             }
         }
@@ -212,36 +207,30 @@ impl<S: Store> Limiter<S> {
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.shared
-            .names
-            .iter()
-            .filter_map(|name| self.shared.policies.get(name))
+        self.shared.names.iter().filter_map(|name| self.shared.policies.get(name))
     }
 
     fn entry(&self, name: &str) -> Result<&Entry, CheckError> {
-        self.shared
-            .policies
-            .get(name)
-            .ok_or_else(|| CheckError::UnknownPolicy {
-                name: name.into(),
-                nearest: crate::spelling::nearest(name, self.shared.names.iter()).cloned(),
-            })
+        self.shared.policies.get(name).ok_or_else(|| CheckError::UnknownPolicy {
+            name: name.into(),
+            nearest: crate::spelling::nearest(name, self.shared.names.iter()).cloned(),
+        })
     }
 
     fn questions(&self, asks: &[Ask<'_>]) -> Result<Questions<'_>, CheckError> {
-        asks.iter()
-            .map(|ask| {
-                let entry = self.entry(ask.policy)?;
-                let values = entry.policy.values_from(ask.key)?;
-                let (key, set) = entry.policy.key_of(&values, &self.shared.secret);
-                Ok(Question {
-                    entry,
-                    key,
-                    set,
-                    cost: ask.cost,
-                })
-            })
-            .collect()
+        let mut questions = Questions::new();
+        for ask in asks {
+            questions.push(self.question(ask)?);
+        }
+        Ok(questions)
+    }
+
+    fn question(&self, ask: &Ask<'_>) -> Result<Question<'_>, CheckError> {
+        let entry = self.entry(ask.policy)?;
+        entry.policy.check_given(ask.key)?;
+        let values = ask.key.iter().map(|value| Some(value.as_bytes()));
+        let (key, set) = entry.policy.key_of(values, &self.shared.secret);
+        Ok(Question { entry, key, set, cost: ask.cost })
     }
 
     fn question_of_request<'a>(
@@ -253,75 +242,43 @@ impl<S: Store> Limiter<S> {
         if policy.exempt().matches(facts) {
             return Ok(None);
         }
-        let Some(values) = policy.values_of(facts)? else {
-            return Ok(None);
-        };
-        let (key, set) = policy.key_of(&values, &self.shared.secret);
-        Ok(Some(Question {
-            entry,
-            key,
-            set,
-            cost: policy.cost().resolve(facts),
-        }))
+        let Some(values) = policy.values_of(facts)? else { return Ok(None) };
+        let (key, set) = policy.key_of(values.iter().map(Option::as_deref), &self.shared.secret);
+        Ok(Some(Question { entry, key, set, cost: policy.cost().resolve(facts) }))
     }
 
     /// The one place where a check becomes a question to the store, and its answer a decision.
     async fn decide(
         &self,
-        questions: &Questions<'_>,
+        questions: &[Question<'_>],
         reserve: Option<ReservationId>,
     ) -> Result<Decision, CheckError> {
         refuse_impossible(questions)?;
         if questions.is_empty() {
-            return Ok(Decision::new(true, crate::Mode::Normal, SmallVec::new()));
+            return Ok(Decision::new(true, Mode::Normal, SmallVec::new()));
         }
-        let mut charges = SmallVec::new();
+        let mut charges: SmallVec<[store::Charge<'_>; 2]> = SmallVec::new();
         for (group, question) in (0..).zip(questions) {
-            let policy = &question.entry.policy;
+            let policy = &*question.entry.policy;
             for limit in policy.set(question.set) {
-                let counter = Counter {
-                    policy: policy.name(),
-                    key: &question.key,
-                    limit,
-                };
-                charges.push(store::Charge {
-                    counter,
-                    cost: question.cost,
-                    group,
-                    terms: policy.terms(),
-                });
+                let counter = Counter { policy, key: &question.key, limit };
+                charges.push(store::Charge { counter, cost: question.cost, group, terms: policy.terms() });
             }
         }
-        let answer = self
-            .shared
-            .store
-            .check(&store::Check {
-                times: 1,
-                charges,
-                reserve,
-            })
-            .await?;
+        let answer = self.shared.store.check(&store::Check { times: 1, charges: &charges, reserve }).await?;
         Ok(conclude(questions, answer))
     }
 }
 
 /// What can never be decided by waiting is the caller's fault, and typed as such.
-fn refuse_impossible(questions: &Questions<'_>) -> Result<(), CheckError> {
+fn refuse_impossible(questions: &[Question<'_>]) -> Result<(), CheckError> {
     if questions.len() > POLICIES_PER_CHECK_MAX {
-        return Err(CheckError::TooManyPolicies {
-            given: questions.len(),
-            most: POLICIES_PER_CHECK_MAX,
-        });
+        return Err(CheckError::TooManyPolicies { given: questions.len(), most: POLICIES_PER_CHECK_MAX });
     }
     for (index, question) in questions.iter().enumerate() {
         let policy = &question.entry.policy;
-        if questions[..index]
-            .iter()
-            .any(|earlier| Arc::ptr_eq(&earlier.entry.policy, policy))
-        {
-            return Err(CheckError::DuplicatePolicy {
-                policy: policy.name().clone(),
-            });
+        if questions[..index].iter().any(|earlier| Arc::ptr_eq(&earlier.entry.policy, policy)) {
+            return Err(CheckError::DuplicatePolicy { policy: policy.name().clone() });
         }
         if policy.is_shadow() {
             continue;
@@ -343,28 +300,35 @@ fn refuse_impossible(questions: &Questions<'_>) -> Result<(), CheckError> {
     Ok(())
 }
 
-fn conclude(questions: &Questions<'_>, answer: Answer) -> Decision {
+fn conclude(questions: &[Question<'_>], answer: Answer) -> Decision {
     let allowed = answer.granted > 0;
-    let mut outcomes = answer.outcomes.into_iter();
     let mut parts = SmallVec::new();
-    for question in questions {
-        let policy = &question.entry.policy;
-        let of_policy: SmallVec<[_; 2]> = outcomes.by_ref().take(policy.set(question.set).len()).collect();
-        let refused = of_policy.iter().any(|outcome| outcome.violated);
+    if let [question] = questions {
+        parts.push(question.part(allowed, answer.mode, answer.outcomes));
+    } else {
+        let mut outcomes = answer.outcomes.into_iter();
+        for question in questions {
+            let limits = question.entry.policy.set(question.set).len();
+            parts.push(question.part(allowed, answer.mode, outcomes.by_ref().take(limits).collect()));
+        }
+    }
+    Decision::new(allowed, answer.mode, parts)
+}
+
+impl Question<'_> {
+    /// This policy's part of the decision, which it counts.
+    fn part(&self, allowed: bool, mode: Mode, outcomes: Outcomes) -> Part {
+        let policy = &self.entry.policy;
+        let refused = outcomes.iter().any(|outcome| outcome.violated);
         let verdict = match (refused, policy.is_shadow()) {
             (true, true) => Verdict::ShadowDenied,
             (true, false) => Verdict::Denied,
             (false, _) if allowed => Verdict::Allowed,
             (false, _) => Verdict::NotCharged,
         };
-        question.entry.metrics.add(verdict, answer.mode);
-        parts.push(Part {
-            policy: policy.clone(),
-            set: question.set,
-            outcomes: of_policy,
-        });
+        self.entry.metrics.add(verdict, mode);
+        Part { policy: policy.clone(), set: self.set, outcomes }
     }
-    Decision::new(allowed, answer.mode, parts)
 }
 
 #[cfg(test)]

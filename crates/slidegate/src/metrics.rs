@@ -56,9 +56,7 @@ struct Stripe([AtomicU64; SERIES]);
 
 impl PolicyMetrics {
     pub(crate) fn new(policy: Arc<str>) -> Self {
-        let stripes = (0..STRIPES)
-            .map(|_| Stripe([const { AtomicU64::new(0) }; SERIES]))
-            .collect();
+        let stripes = (0..STRIPES).map(|_| Stripe([const { AtomicU64::new(0) }; SERIES])).collect();
         Self { policy, stripes }
     }
 

@@ -24,9 +24,7 @@ pub struct Reservation<S: Store> {
 
 impl<S: Store> Reservation<S> {
     pub(crate) const fn new(limiter: Limiter<S>, id: ReservationId) -> Self {
-        Self {
-            pending: Some((limiter, id)),
-        }
+        Self { pending: Some((limiter, id)) }
     }
 
     /// Settles it at its actual cost: the rest is given back, an excess is charged even past the limit.

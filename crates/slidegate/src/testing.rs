@@ -39,9 +39,7 @@ const START_MICROS: u64 = 1_767_225_600_000_000;
 
 impl Default for FakeClock {
     fn default() -> Self {
-        Self {
-            micros: AtomicU64::new(START_MICROS),
-        }
+        Self { micros: AtomicU64::new(START_MICROS) }
     }
 }
 

@@ -18,18 +18,12 @@ struct Answer<'a> {
 pub(super) fn verify_quickstart(shown: &str) -> Result<u64, String> {
     let answers = read(shown);
     if answers.len() != REQUESTS {
-        return Err(format!(
-            "{REQUESTS} requests were sent, and {} answers came back",
-            answers.len()
-        ));
+        return Err(format!("{REQUESTS} requests were sent, and {} answers came back", answers.len()));
     }
     let mut retry_after = 0;
     for (index, answer) in answers.iter().enumerate() {
-        let verdict = if index < PASSES {
-            passed(answer)
-        } else {
-            denied(answer).map(|seconds| retry_after = seconds)
-        };
+        let verdict =
+            if index < PASSES { passed(answer) } else { denied(answer).map(|seconds| retry_after = seconds) };
         verdict.map_err(|fault| format!("answer {} of {REQUESTS}: {fault}", index + 1))?;
     }
     Ok(retry_after)
@@ -41,10 +35,7 @@ pub(super) fn verify_return(shown: &str) -> Result<(), String> {
         [answer] => {
             passed(answer).map_err(|fault| format!("the answer after the wait that was asked for: {fault}"))
         }
-        answers => Err(format!(
-            "1 request was sent, and {} answers came back",
-            answers.len()
-        )),
+        answers => Err(format!("1 request was sent, and {} answers came back", answers.len())),
     }
 }
 
@@ -128,10 +119,7 @@ fn read(shown: &str) -> Vec<Answer<'_>> {
 }
 
 fn status(text: &str) -> Option<u16> {
-    text.get(..3)
-        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?
-        .parse()
-        .ok()
+    text.get(..3).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
 #[cfg(test)]
@@ -157,51 +145,25 @@ mod tests {
 
     #[test]
     fn too_many_or_too_few_that_passed_are_told_with_their_place() {
-        assert_eq!(
-            quickstart(6, &[DENIED]).unwrap_err(),
-            "answer 6 of 7: status 200 where 429 is promised"
-        );
+        assert_eq!(quickstart(6, &[DENIED]).unwrap_err(), "answer 6 of 7: status 200 where 429 is promised");
         assert_eq!(
             quickstart(4, &[DENIED, DENIED, DENIED]).unwrap_err(),
             "answer 5 of 7: status 429 where 200 is promised"
         );
-        assert_eq!(
-            quickstart(0, &[]).unwrap_err(),
-            "7 requests were sent, and 0 answers came back"
-        );
+        assert_eq!(quickstart(0, &[]).unwrap_err(), "7 requests were sent, and 0 answers came back");
     }
 
     #[test]
     fn a_denial_that_lacks_anything_promised_is_refused() {
         for (there, instead, fault) in [
             ("Retry-After: 10\r\n", "", "no `retry-after` header"),
-            (
-                "Retry-After: 10",
-                "Retry-After: 0",
-                "`retry-after: 0` is not whole seconds, 1 or more",
-            ),
-            (
-                "Retry-After: 10",
-                "Retry-After: 9.5",
-                "`retry-after: 9.5` is not whole seconds, 1 or more",
-            ),
+            ("Retry-After: 10", "Retry-After: 0", "`retry-after: 0` is not whole seconds, 1 or more"),
+            ("Retry-After: 10", "Retry-After: 9.5", "`retry-after: 9.5` is not whole seconds, 1 or more"),
             ("RateLimit: ", "X-RateLimit: ", "no `ratelimit` header"),
             ("RateLimit-Policy: ", "X-Policy: ", "no `ratelimit-policy` header"),
-            (
-                "problem+json",
-                "json",
-                "`content-type: application/json` is not application/problem+json",
-            ),
-            (
-                "{\"status\"",
-                "status",
-                "the body names no violated policy: status:429",
-            ),
-            (
-                "[\"quickstart\"]",
-                "[]",
-                "the body names no violated policy: {\"status\":429",
-            ),
+            ("problem+json", "json", "`content-type: application/json` is not application/problem+json"),
+            ("{\"status\"", "status", "the body names no violated policy: status:429"),
+            ("[\"quickstart\"]", "[]", "the body names no violated policy: {\"status\":429"),
         ] {
             let broken = DENIED.replace(there, instead);
             assert_ne!(broken, DENIED, "{there}");
@@ -217,9 +179,6 @@ mod tests {
             verify_return(DENIED).unwrap_err(),
             "the answer after the wait that was asked for: status 429 where 200 is promised"
         );
-        assert_eq!(
-            verify_return("").unwrap_err(),
-            "1 request was sent, and 0 answers came back"
-        );
+        assert_eq!(verify_return("").unwrap_err(), "1 request was sent, and 0 answers came back");
     }
 }

@@ -101,11 +101,7 @@ mod tests {
     #[test]
     fn a_block_without_end_is_refused_with_its_line() {
         for text in ["\n```console\n$ one\n", "\n```console\n$ one \\\n", "\n```\n"] {
-            assert_eq!(
-                of(text).unwrap_err(),
-                "2: the block that begins here has no end",
-                "{text:?}"
-            );
+            assert_eq!(of(text).unwrap_err(), "2: the block that begins here has no end", "{text:?}");
         }
     }
 }

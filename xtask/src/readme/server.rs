@@ -39,10 +39,7 @@ impl Server {
         let child = step::shell(&format!("exec {command}"))
             .spawn()
             .map_err(|error| Failure::Step(format!("`{command}` can't be run: {error}")))?;
-        let mut server = Self {
-            command: command.to_owned(),
-            child,
-        };
+        let mut server = Self { command: command.to_owned(), child };
         server.wait_for(addresses)?;
         step::note(&format!("process {} listens", server.child.id()));
         Ok(server)
@@ -57,16 +54,10 @@ impl Server {
             Some(Ok(())) => Ok(()),
             Some(Err(status)) => Err(self.fault(&format!("ended before it listened: {status}"))),
             None => {
-                let silent: Vec<String> = addresses
-                    .iter()
-                    .filter(|address| !listens(address))
-                    .map(ToString::to_string)
-                    .collect();
+                let silent: Vec<String> =
+                    addresses.iter().filter(|address| !listens(address)).map(ToString::to_string).collect();
                 let waited = START_PATIENCE.as_secs();
-                Err(self.fault(&format!(
-                    "does not listen on {} after {waited} s",
-                    silent.join(", ")
-                )))
+                Err(self.fault(&format!("does not listen on {} after {waited} s", silent.join(", "))))
             }
         }
     }
@@ -78,10 +69,7 @@ impl Server {
         match time::until(STOP_PATIENCE, || self.ended()) {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(self.fault(&format!("did not end well when asked to stop: {status}"))),
-            None => Err(self.fault(&format!(
-                "still runs {} s after `{kill}`",
-                STOP_PATIENCE.as_secs()
-            ))),
+            None => Err(self.fault(&format!("still runs {} s after `{kill}`", STOP_PATIENCE.as_secs()))),
         }
     }
 
@@ -164,15 +152,10 @@ mod tests {
     #[test]
     fn a_server_that_stops_when_asked_is_fine() {
         let ready = env::temp_dir().join(format!("xtask-server-{}", process::id()));
-        let stand_in = format!(
-            "sh -c \"trap 'exit 0' TERM; touch '{}'; while :; do :; done\"",
-            ready.display()
-        );
+        let stand_in =
+            format!("sh -c \"trap 'exit 0' TERM; touch '{}'; while :; do :; done\"", ready.display());
         let server = Server::start(&stand_in, &[]).unwrap();
-        assert_eq!(
-            time::until(START_PATIENCE, || ready.exists().then_some(())),
-            Some(())
-        );
+        assert_eq!(time::until(START_PATIENCE, || ready.exists().then_some(())), Some(()));
         fs::remove_file(&ready).unwrap();
         assert_eq!(server.stop(), Ok(()));
     }

@@ -28,11 +28,8 @@ fn tracked() -> Vec<(String, String)> {
         .split_terminator('\0')
         .filter_map(|path| {
             let bytes = fs::read(step::root().join(path)).ok()?;
-            let text = if bytes.contains(&0) {
-                String::new()
-            } else {
-                String::from_utf8_lossy(&bytes).into_owned()
-            };
+            let text =
+                if bytes.contains(&0) { String::new() } else { String::from_utf8_lossy(&bytes).into_owned() };
             Some((path.to_owned(), text))
         })
         .collect()
@@ -41,17 +38,8 @@ fn tracked() -> Vec<(String, String)> {
 /// What is found in one file, among others that it may link to.
 fn found(path: &str, text: &str) -> Vec<String> {
     let other = |path| File { path, text: "" };
-    let files = [
-        File { path, text },
-        other("LICENSE"),
-        other("docs/redis.md"),
-        other("docs/img/p9.svg"),
-    ];
-    findings(&files)
-        .iter()
-        .map(ToString::to_string)
-        .filter(|finding| finding.starts_with(path))
-        .collect()
+    let files = [File { path, text }, other("LICENSE"), other("docs/redis.md"), other("docs/img/p9.svg")];
+    findings(&files).iter().map(ToString::to_string).filter(|finding| finding.starts_with(path)).collect()
 }
 
 fn lines(first: &str, count: usize) -> String {
@@ -64,11 +52,7 @@ fn a_file_may_be_as_long_as_its_kind_allows_and_no_longer() {
         assert_eq!(found(path, &lines("//! A doc.", max)), [""; 0]);
         assert_eq!(
             found(path, &lines("//! A doc.", max + 1)),
-            [format!(
-                "{path}:{}: {} lines where {max} are allowed: split the file",
-                max + 1,
-                max + 1
-            )]
+            [format!("{path}:{}: {} lines where {max} are allowed: split the file", max + 1, max + 1)]
         );
     }
     assert_eq!(found("docs/long.md", &lines("Prose.", 2000)), [""; 0]);
@@ -83,9 +67,7 @@ fn unfinished_work_is_found_in_sources_and_whole_words_only() {
             assert_eq!(found(path, &text), [expected]);
         }
     }
-    let longer = UNFINISHED_WORDS
-        .map(|word| format!("// A{word} {word}_S"))
-        .join("\n");
+    let longer = UNFINISHED_WORDS.map(|word| format!("// A{word} {word}_S")).join("\n");
     assert_eq!(found("src/a.rs", &format!("//! A doc.\n{longer}\n")), [""; 0]);
 }
 
@@ -101,11 +83,7 @@ fn sleeping_is_found_where_tests_are() {
         let inline = format!("//! A doc.\n{way}\n\n#[cfg(test)]\nmod tests {{\n    {way}\n}}\n");
         assert_eq!(found("src/a.rs", &inline), [format!("src/a.rs:6: {reason}")]);
         let whole = format!("//! A doc.\n// {way}\n{way}\n");
-        for path in [
-            "src/a/tests.rs",
-            "tests/gateway.rs",
-            "crates/a/tests/common/mod.rs",
-        ] {
+        for path in ["src/a/tests.rs", "tests/gateway.rs", "crates/a/tests/common/mod.rs"] {
             assert_eq!(found(path, &whole), [format!("{path}:3: {reason}")]);
         }
         let child = format!("//! A doc.\n#[cfg(test)]\nmod tests;\n{way}\n");
@@ -144,9 +122,7 @@ fn links_lead_to_tracked_files() {
     ] {
         assert_eq!(
             found("docs/a.md", &format!("Text.\n\n```text\n```\n{link}\n")),
-            [format!(
-                "docs/a.md:5: the link `{target}` leads to no tracked file"
-            )]
+            [format!("docs/a.md:5: the link `{target}` leads to no tracked file")]
         );
     }
 }
@@ -169,18 +145,10 @@ fn lines_end_with_lf_and_nothing_before_it() {
 fn paths_of_one_machine_are_found_and_longer_paths_are_not() {
     for path in MACHINE_PATHS {
         let expected = format!("docs/a.md:1: `{path}` is a path of one machine: make it relative");
-        for text in [
-            format!("see {path}a"),
-            format!("`{path}a`"),
-            format!("file://{path}a"),
-        ] {
+        for text in [format!("see {path}a"), format!("`{path}a`"), format!("file://{path}a")] {
             assert_eq!(found("docs/a.md", &text), [expected.as_str()], "{text}");
         }
-        for text in [
-            format!("https://example.com{path}a"),
-            format!(".{path}a"),
-            format!("a{path}a"),
-        ] {
+        for text in [format!("https://example.com{path}a"), format!(".{path}a"), format!("a{path}a")] {
             assert_eq!(found("docs/a.md", &text), [""; 0], "{text}");
         }
     }
@@ -188,22 +156,7 @@ fn paths_of_one_machine_are_found_and_longer_paths_are_not() {
 
 #[test]
 fn findings_are_told_in_the_order_of_their_places() {
-    let files = [
-        File {
-            path: "b.rs",
-            text: "x \n",
-        },
-        File {
-            path: "a.txt",
-            text: "x\nx \n",
-        },
-    ];
-    let places: Vec<_> = findings(&files)
-        .into_iter()
-        .map(|finding| (finding.path, finding.line))
-        .collect();
-    assert_eq!(
-        places,
-        [("a.txt".into(), 2), ("b.rs".into(), 1), ("b.rs".into(), 1)]
-    );
+    let files = [File { path: "b.rs", text: "x \n" }, File { path: "a.txt", text: "x\nx \n" }];
+    let places: Vec<_> = findings(&files).into_iter().map(|finding| (finding.path, finding.line)).collect();
+    assert_eq!(places, [("a.txt".into(), 2), ("b.rs".into(), 1), ("b.rs".into(), 1)]);
 }

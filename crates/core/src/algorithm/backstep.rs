@@ -14,10 +14,6 @@ pub const CLAMP_MAX: Millis = Millis(10_000);
 /// would be made now, both in milliseconds. Zero: it is not ahead, or so little that it is clamped.
 pub const fn shift_ms(newest_ms: u64, natural_ms: u64, window: Millis) -> u64 {
     let ahead = newest_ms.saturating_sub(natural_ms);
-    let clamp = if window.0 < CLAMP_MAX.0 {
-        window.0
-    } else {
-        CLAMP_MAX.0
-    };
+    let clamp = if window.0 < CLAMP_MAX.0 { window.0 } else { CLAMP_MAX.0 };
     if ahead > clamp { ahead } else { 0 }
 }

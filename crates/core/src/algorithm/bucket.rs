@@ -32,12 +32,7 @@ pub struct Bucket {
 
 impl Bucket {
     pub(super) const fn new(epoch: u32) -> Self {
-        Self {
-            drained_ms: 0,
-            backlog: 0,
-            remainder: 0,
-            epoch,
-        }
+        Self { drained_ms: 0, backlog: 0, remainder: 0, epoch }
     }
 
     pub(super) const fn backlog(&self) -> u32 {
@@ -110,9 +105,7 @@ impl Bucket {
         let elapsed = now.ceil_ms().saturating_sub(receipt.at_ms);
         let drained =
             (u128::from(elapsed) * u128::from(limit.permits())).div_ceil(u128::from(limit.window().0));
-        let left = receipt
-            .units
-            .saturating_sub(u32::try_from(drained).unwrap_or(u32::MAX));
+        let left = receipt.units.saturating_sub(u32::try_from(drained).unwrap_or(u32::MAX));
         let units = units.min(left).min(self.backlog);
         self.backlog -= units;
         if self.backlog == 0 {
@@ -123,10 +116,9 @@ impl Bucket {
 
     pub(super) fn retry_after(&self, now: Now, limit: &Limit, cost: Cost) -> Millis {
         match limit.algorithm() {
-            Algorithm::LeakyBucket { max_delay } => Millis(
-                self.drain_ms(now, limit, self.backlog)
-                    .saturating_sub(max_delay.0),
-            ),
+            Algorithm::LeakyBucket { max_delay } => {
+                Millis(self.drain_ms(now, limit, self.backlog).saturating_sub(max_delay.0))
+            }
             _ => {
                 let over =
                     (u64::from(self.backlog) + u64::from(cost)).saturating_sub(u64::from(limit.capacity()));
@@ -151,8 +143,7 @@ impl Bucket {
         if limit.permits() == 0 {
             return self.drained_ms.saturating_add(WINDOW_MAX.0);
         }
-        self.drained_ms
-            .saturating_add(self.time_to_drain(limit, self.backlog))
+        self.drained_ms.saturating_add(self.time_to_drain(limit, self.backlog))
     }
 
     /// Milliseconds from the floor of `now` until `permits` of the backlog have drained, rounded up.

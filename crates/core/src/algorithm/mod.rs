@@ -109,11 +109,7 @@ impl State {
             Self::FixedWindow(window) => window.charge(now, units),
             Self::Bucket(bucket) => bucket.charge(now, limit, units),
         };
-        Receipt {
-            epoch: self.epoch(),
-            at_ms,
-            units,
-        }
+        Receipt { epoch: self.epoch(), at_ms, units }
     }
 
     /// Gives back up to `units` of the admission that `receipt` names, never more than it still holds.
@@ -142,19 +138,11 @@ impl State {
         };
         Outcome {
             limit: capacity,
-            used: if matches!(self, Self::Bucket(_)) {
-                capacity - remaining
-            } else {
-                used
-            },
+            used: if matches!(self, Self::Bucket(_)) { capacity - remaining } else { used },
             remaining,
             reset_after: self.reset_after(now, limit),
             violated: refused,
-            retry_after: if refused {
-                self.retry_after(now, limit, cost)
-            } else {
-                None
-            },
+            retry_after: if refused { self.retry_after(now, limit, cost) } else { None },
             delay: Millis::ZERO,
         }
     }

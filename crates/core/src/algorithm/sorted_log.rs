@@ -23,11 +23,7 @@ pub struct SortedLog {
 
 impl SortedLog {
     pub(super) const fn new(epoch: u32) -> Self {
-        Self {
-            entries: VecDeque::new(),
-            used: 0,
-            epoch,
-        }
+        Self { entries: VecDeque::new(), used: 0, epoch }
     }
 
     pub(super) const fn used(&self) -> u32 {
@@ -43,9 +39,7 @@ impl SortedLog {
         let shift = shift_ms(newest, now.ceil_ms(), limit.window());
         if shift > 0 {
             self.epoch = self.epoch.wrapping_add(1);
-            self.entries
-                .iter_mut()
-                .for_each(|(at, _)| *at = at.saturating_sub(shift));
+            self.entries.iter_mut().for_each(|(at, _)| *at = at.saturating_sub(shift));
         }
         while let Some((at, units)) = self.entries.front().copied()
             && at + limit.window().0 <= now.floor_ms()

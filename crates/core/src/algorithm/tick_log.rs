@@ -68,10 +68,7 @@ impl TickLog {
             newest: 0,
             older: VecDeque::new(),
             epoch,
-            lease: LeaseSpan {
-                longest: Millis::ZERO,
-                end_ms: 0,
-            },
+            lease: LeaseSpan { longest: Millis::ZERO, end_ms: 0 },
         }
     }
 
@@ -140,9 +137,7 @@ impl TickLog {
     fn shift(&mut self, shift: u64) {
         self.epoch = self.epoch.wrapping_add(1);
         let ticks = low_32(shift / self.r_ms);
-        self.older
-            .iter_mut()
-            .for_each(|entry| entry.tick = entry.tick.wrapping_sub(ticks));
+        self.older.iter_mut().for_each(|entry| entry.tick = entry.tick.wrapping_sub(ticks));
         self.last_ms -= shift;
         self.lease.end_ms = self.lease.end_ms.saturating_sub(shift);
     }
@@ -160,10 +155,7 @@ impl TickLog {
             match merged.back_mut() {
                 _ if end_ms == last_ms => self.newest += entry.count,
                 Some(back) if back.tick == tick => back.count += entry.count,
-                _ => merged.push_back(Entry {
-                    tick,
-                    count: entry.count,
-                }),
+                _ => merged.push_back(Entry { tick, count: entry.count }),
             }
         }
         self.older = merged;
@@ -183,10 +175,7 @@ impl TickLog {
         } else if natural_ms > self.last_ms && units > 0 {
             if self.newest > 0 {
                 self.make_space(limit);
-                self.older.push_back(Entry {
-                    tick: low_32(self.last_ms / self.r_ms),
-                    count: self.newest,
-                });
+                self.older.push_back(Entry { tick: low_32(self.last_ms / self.r_ms), count: self.newest });
             }
             self.newest = 0;
             self.last_ms = self.natural_ms(now);
@@ -222,11 +211,7 @@ impl TickLog {
     pub(super) fn refund(&mut self, at_ms: u64, units: u32) -> u32 {
         // The tick may have been merged into a longer one since.
         let at_ms = at_ms.checked_next_multiple_of(self.r_ms).unwrap_or(u64::MAX);
-        let count = if at_ms == self.last_ms {
-            Some(&mut self.newest)
-        } else {
-            self.older_count(at_ms)
-        };
+        let count = if at_ms == self.last_ms { Some(&mut self.newest) } else { self.older_count(at_ms) };
         let Some(count) = count else { return 0 };
         let units = units.min(*count);
         *count -= units;
@@ -238,10 +223,7 @@ impl TickLog {
         let age = u32::try_from(self.last_ms.checked_sub(at_ms)? / self.r_ms).ok()?;
         let last = low_32(self.last_ms / self.r_ms);
         // Oldest first: ages fall.
-        let index = self
-            .older
-            .binary_search_by(|entry| age.cmp(&last.wrapping_sub(entry.tick)))
-            .ok()?;
+        let index = self.older.binary_search_by(|entry| age.cmp(&last.wrapping_sub(entry.tick))).ok()?;
         self.older.get_mut(index).map(|entry| &mut entry.count)
     }
 
@@ -266,11 +248,7 @@ impl TickLog {
                 break;
             }
         }
-        Millis(
-            self.lease
-                .leaves_at_ms(at_ms, limit.window())
-                .saturating_sub(now.floor_ms()),
-        )
+        Millis(self.lease.leaves_at_ms(at_ms, limit.window()).saturating_sub(now.floor_ms()))
     }
 
     pub(super) fn expires_at_ms(&self, limit: &Limit) -> u64 {
@@ -296,9 +274,7 @@ fn wanted_r_ms(limit: &Limit, lease: Millis) -> u64 {
     let span = limit.window().0 + lease.0;
     let by_age = (span / AGE_TICKS_MAX + 1).next_power_of_two();
     match limit.algorithm() {
-        Algorithm::SlidingWindow {
-            resolution: Some(resolution),
-        } => resolution.0.max(by_age),
+        Algorithm::SlidingWindow { resolution: Some(resolution) } => resolution.0.max(by_age),
         _ if span.min(u64::from(limit.permits())) <= ENTRIES_TARGET => by_age,
         _ => {
             let most = span / ENTRIES_TARGET;
@@ -307,10 +283,7 @@ fn wanted_r_ms(limit: &Limit, lease: Millis) -> u64 {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "ticks are kept modulo 2^32 on purpose"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "ticks are kept modulo 2^32 on purpose")]
 const fn low_32(tick: u64) -> u32 {
     tick as u32
 }

@@ -55,9 +55,6 @@ impl ClientIpRule {
     /// The client of a request from this peer with these headers.
     pub fn find(&self, peer: Option<IpAddr>, _headers: &HeaderMap) -> Found {
         let client = peer.map(|address| Client { address, prefix: 32 });
-        Found {
-            client,
-            too_few_hops: false,
-        }
+        Found { client, too_few_hops: false }
     }
 }

@@ -21,9 +21,6 @@ pub enum TrailingSlash {
 
 impl Default for PathRules {
     fn default() -> Self {
-        Self {
-            merge_slashes: true,
-            trailing_slash: TrailingSlash::Ignore,
-        }
+        Self { merge_slashes: true, trailing_slash: TrailingSlash::Ignore }
     }
 }

@@ -49,11 +49,7 @@ pub struct DefaultStore(());
 
 impl Default for LimiterBuilder<DefaultStore> {
     fn default() -> Self {
-        Self {
-            policies: Vec::new(),
-            store: DefaultStore(()),
-            secret: None,
-        }
+        Self { policies: Vec::new(), store: DefaultStore(()), secret: None }
     }
 }
 
@@ -88,11 +84,7 @@ impl<S> LimiterBuilder<S> {
 
     /// Keep counters in this store.
     pub fn store<T>(self, store: T) -> LimiterBuilder<T> {
-        LimiterBuilder {
-            policies: self.policies,
-            store,
-            secret: self.secret,
-        }
+        LimiterBuilder { policies: self.policies, store, secret: self.secret }
     }
 }
 
@@ -103,21 +95,13 @@ impl<S: Store> LimiterBuilder<S> {
     /// [`BuildError`] when names meet.
     pub fn build(self) -> Result<Limiter<S>, BuildError> {
         if self.policies.len() > POLICIES_MAX {
-            return Err(BuildError::TooManyPolicies {
-                count: self.policies.len(),
-            });
+            return Err(BuildError::TooManyPolicies { count: self.policies.len() });
         }
         refuse_shared_names(&self.policies)?;
         let names = self.policies.iter().map(|policy| policy.name().clone()).collect();
         let entries = self.policies.into_iter().map(|policy| {
             let metrics = PolicyMetrics::new(policy.name().clone());
-            (
-                policy.name().clone(),
-                Entry {
-                    policy: Arc::new(policy),
-                    metrics,
-                },
-            )
+            (policy.name().clone(), Entry { policy: Arc::new(policy), metrics })
         });
         let shared = Shared {
             policies: entries.collect(),
@@ -125,9 +109,7 @@ impl<S: Store> LimiterBuilder<S> {
             store: pipeline::stack(self.store),
             secret: self.secret.unwrap_or_else(SecretKey::random),
         };
-        Ok(Limiter {
-            shared: Arc::new(shared),
-        })
+        Ok(Limiter { shared: Arc::new(shared) })
     }
 }
 
@@ -138,9 +120,7 @@ fn refuse_shared_names(policies: &[Policy]) -> Result<(), BuildError> {
     let mut seen = HashMap::new();
     for policy in policies {
         if seen.insert(policy.name(), ()).is_some() {
-            return Err(BuildError::DuplicatePolicy {
-                name: policy.name().clone(),
-            });
+            return Err(BuildError::DuplicatePolicy { name: policy.name().clone() });
         }
         for limit in policy.all_limits() {
             let owner = *owners.entry(limit.public_name()).or_insert(policy.name());

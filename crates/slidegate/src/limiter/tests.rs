@@ -4,15 +4,8 @@ use crate::testing::FakeClock;
 fn limiter(limits: &str) -> (Arc<FakeClock>, Limiter<MemoryStore<Arc<FakeClock>>>) {
     let clock = Arc::new(FakeClock::default());
     let store = MemoryStore::builder().clock(clock.clone()).build();
-    let policy = Policy::builder("p")
-        .limits(limits)
-        .key("{client_ip}")
-        .build()
-        .unwrap();
-    (
-        clock,
-        Limiter::builder().policy(policy).store(store).build().unwrap(),
-    )
+    let policy = Policy::builder("p").limits(limits).key("{client_ip}").build().unwrap();
+    (clock, Limiter::builder().policy(policy).store(store).build().unwrap())
 }
 
 #[tokio::test]

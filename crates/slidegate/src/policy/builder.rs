@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::limits::name_id;
 use super::{
     Cost, CostSource, Exempt, KEY_PARTS_MAX, LIMITS_MAX, Limit, Missing, NAME_LEN_MAX, NamedLimit,
     OVERRIDES_MAX, Overrides, ParseLimitError, Pattern, Policy, Template, TemplateError, Terms,
@@ -145,11 +146,7 @@ impl PolicyBuilder {
     pub fn limits(mut self, text: &str) -> Self {
         match parse_limits(text) {
             Ok(limits) => self.limits.extend(limits.into_iter().map(|limit| (None, limit))),
-            Err(error) => self.fail(|policy| PolicyError::Limit {
-                policy,
-                text: text.into(),
-                error,
-            }),
+            Err(error) => self.fail(|policy| PolicyError::Limit { policy, text: text.into(), error }),
         }
         self
     }
@@ -164,11 +161,7 @@ impl PolicyBuilder {
     pub fn key(mut self, template: &str) -> Self {
         match template.parse() {
             Ok(template) => self.key.push(template),
-            Err(error) => self.fail(|policy| PolicyError::Template {
-                policy,
-                text: template.into(),
-                error,
-            }),
+            Err(error) => self.fail(|policy| PolicyError::Template { policy, text: template.into(), error }),
         }
         self
     }
@@ -238,6 +231,7 @@ impl PolicyBuilder {
             return Err(PolicyError::OverrideCount { policy: self.name });
         }
         Ok(Policy {
+            id: name_id(&self.name),
             name: self.name,
             sets,
             key: self.key,
@@ -256,16 +250,10 @@ impl PolicyBuilder {
 
     fn check_key(&self) -> Result<(), PolicyError> {
         if self.key.len() > KEY_PARTS_MAX {
-            return Err(PolicyError::KeyCount {
-                policy: self.name.clone(),
-                count: self.key.len(),
-            });
+            return Err(PolicyError::KeyCount { policy: self.name.clone(), count: self.key.len() });
         }
         for (index, template) in self.key.iter().enumerate() {
-            if self.key[..index]
-                .iter()
-                .any(|earlier| earlier.name() == template.name())
-            {
+            if self.key[..index].iter().any(|earlier| earlier.name() == template.name()) {
                 return Err(PolicyError::DuplicateKey {
                     policy: self.name.clone(),
                     name: template.name().clone(),
@@ -277,14 +265,9 @@ impl PolicyBuilder {
 
     fn check_cost(&self) -> Result<(), PolicyError> {
         match self.cost {
-            CostSource::From {
-                min, max, default, ..
-            } if min > default || default > max => Err(PolicyError::Cost {
-                policy: self.name.clone(),
-                min,
-                default,
-                max,
-            }),
+            CostSource::From { min, max, default, .. } if min > default || default > max => {
+                Err(PolicyError::Cost { policy: self.name.clone(), min, default, max })
+            }
             CostSource::From { .. } | CostSource::Fixed(_) => Ok(()),
         }
     }
@@ -292,11 +275,7 @@ impl PolicyBuilder {
     fn check_patterns(&self, patterns: &[Pattern]) -> Result<(), PolicyError> {
         let (expected, given) = (self.key.len(), patterns.len());
         if expected != given {
-            return Err(PolicyError::OverrideParts {
-                policy: self.name.clone(),
-                expected,
-                given,
-            });
+            return Err(PolicyError::OverrideParts { policy: self.name.clone(), expected, given });
         }
         let named_secret = self
             .key
@@ -304,10 +283,9 @@ impl PolicyBuilder {
             .zip(patterns)
             .find(|(part, pattern)| part.is_secret() && **pattern != Pattern::Any);
         match named_secret {
-            Some((part, _)) => Err(PolicyError::OverrideSecret {
-                policy: self.name.clone(),
-                part: part.name().clone(),
-            }),
+            Some((part, _)) => {
+                Err(PolicyError::OverrideSecret { policy: self.name.clone(), part: part.name().clone() })
+            }
             None => Ok(()),
         }
     }
@@ -315,10 +293,7 @@ impl PolicyBuilder {
     fn name_limits(&self, limits: &[(Option<Arc<str>>, Limit)]) -> Result<Vec<NamedLimit>, PolicyError> {
         let count = limits.len();
         if count == 0 || count > LIMITS_MAX {
-            return Err(PolicyError::LimitCount {
-                policy: self.name.clone(),
-                count,
-            });
+            return Err(PolicyError::LimitCount { policy: self.name.clone(), count });
         }
         let mut named: Vec<NamedLimit> = Vec::with_capacity(count);
         for (index, (name, limit)) in limits.iter().enumerate() {
@@ -326,10 +301,7 @@ impl PolicyBuilder {
                 check_name(name)?;
             }
             let limit = NamedLimit::new(&self.name, name.as_deref(), index + 1, count, *limit);
-            if named
-                .iter()
-                .any(|earlier| earlier.store_name() == limit.store_name())
-            {
+            if named.iter().any(|earlier| earlier.store_name() == limit.store_name()) {
                 return Err(PolicyError::DuplicateLimit {
                     policy: self.name.clone(),
                     name: limit.store_name().into(),

@@ -37,11 +37,7 @@ impl Exempt {
                 .client
                 .is_some_and(|client| self.client_ip.iter().any(|net| net.contains(&client.address)))
             || self.headers.iter().any(|(name, value)| {
-                facts
-                    .headers
-                    .get_all(name)
-                    .iter()
-                    .any(|line| line.as_bytes().ct_eq(value).into())
+                facts.headers.get_all(name).iter().any(|line| line.as_bytes().ct_eq(value).into())
             })
     }
 }

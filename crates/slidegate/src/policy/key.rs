@@ -37,34 +37,35 @@ impl Policy {
                         part: Arc::clone(template.name()),
                     });
                 }
-                (None, Missing::ClientIp) => facts
-                    .client
-                    .map(|client| Cow::Owned(client.to_string().into_bytes())),
+                (None, Missing::ClientIp) => {
+                    facts.client.map(|client| Cow::Owned(client.to_string().into_bytes()))
+                }
             });
         }
         Ok(Some(values))
     }
 
-    /// Values given by hand, one for each template.
-    pub(crate) fn values_from<'a>(&self, given: &[&'a str]) -> Result<Values<'a>, CheckError> {
-        if given.len() != self.key.len() {
-            return Err(CheckError::KeyParts {
-                policy: self.name.clone(),
-                expected: self.key.len(),
-                parts: self.key.iter().map(|template| template.name().clone()).collect(),
-                given: given.len(),
-            });
+    /// Whether as many values were given by hand as the key has parts.
+    pub(crate) fn check_given(&self, given: &[&str]) -> Result<(), CheckError> {
+        if given.len() == self.key.len() {
+            return Ok(());
         }
-        Ok(given
-            .iter()
-            .map(|value| Some(Cow::Borrowed(value.as_bytes())))
-            .collect())
+        Err(CheckError::KeyParts {
+            policy: self.name.clone(),
+            expected: self.key.len(),
+            parts: self.key.iter().map(|template| template.name().clone()).collect(),
+            given: given.len(),
+        })
     }
 
-    /// The key of these values, and the set of limits that applies to it.
-    pub(crate) fn key_of(&self, values: &Values<'_>, secret: &SecretKey) -> (Key, usize) {
+    /// The key of these values, one for each template, and the set of limits that applies to it.
+    pub(crate) fn key_of<'a>(
+        &self,
+        values: impl Iterator<Item = Option<&'a [u8]>> + Clone,
+        secret: &SecretKey,
+    ) -> (Key, usize) {
         let mut builder = KeyBuilder::default();
-        for (template, value) in self.key.iter().zip(values) {
+        for (template, value) in self.key.iter().zip(values.clone()) {
             match value {
                 Some(value) if template.is_secret() => builder.part(template.name(), &secret.hash(value)),
                 Some(value) => builder.part(template.name(), value),
@@ -72,10 +73,7 @@ impl Policy {
             }
         }
         let key = builder.finish();
-        if self.overrides.is_empty() {
-            return (key, 0);
-        }
-        let plain = values.iter().map(|value| value.as_deref()).collect();
-        (key, self.overrides.find(&key, &plain))
+        let set = if self.overrides.is_empty() { 0 } else { self.overrides.find(&key, values) };
+        (key, set)
     }
 }

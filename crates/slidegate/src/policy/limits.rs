@@ -25,16 +25,8 @@ impl NamedLimit {
             None => format!("{policy}-{position}").into(),
         };
         let digest = Sha256::digest(store_name.as_bytes());
-        let id = digest
-            .iter()
-            .take(8)
-            .fold(0, |id, byte| (id << 8) | u64::from(*byte));
-        Self {
-            store_name,
-            public_name,
-            id,
-            limit,
-        }
+        let id = digest.iter().take(8).fold(0, |id, byte| (id << 8) | u64::from(*byte));
+        Self { store_name, public_name, id, limit }
     }
 
     /// The name that its counters go by in the store: its own, or its position. Renaming a limit starts it
@@ -57,4 +49,10 @@ impl NamedLimit {
     pub const fn limit(&self) -> &Limit {
         &self.limit
     }
+}
+
+/// The first 64 bits of the SHA-256 of a name: stands for it where hashing the text each time would cost.
+pub(super) fn name_id(name: &str) -> u64 {
+    let digest = Sha256::digest(name.as_bytes());
+    digest.iter().take(8).fold(0, |id, byte| (id << 8) | u64::from(*byte))
 }

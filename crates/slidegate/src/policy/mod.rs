@@ -31,6 +31,7 @@ pub const KEY_PARTS_MAX: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Policy {
     name: Arc<str>,
+    id: u64,
     /// The base set, then one for each override.
     sets: Vec<Vec<NamedLimit>>,
     key: Vec<Template>,
@@ -64,6 +65,11 @@ impl Policy {
     /// The name.
     pub const fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// The first 64 bits of the SHA-256 of the name: tells policies apart cheaply.
+    pub const fn id(&self) -> u64 {
+        self.id
     }
 
     /// The limits without overrides.

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 
 use slidegate_core::key::Key;
-use smallvec::SmallVec;
 
 /// The most overrides with a `*` in one policy: they are tried one after another.
 pub const WILDCARD_OVERRIDES_MAX: usize = 256;
@@ -34,11 +33,7 @@ pub enum Pattern {
 impl Pattern {
     /// `*` is any value, everything else itself.
     pub fn parse(text: &str) -> Self {
-        if text == "*" {
-            Self::Any
-        } else {
-            Self::Exact(text.into())
-        }
+        if text == "*" { Self::Any } else { Self::Exact(text.into()) }
     }
 
     fn matches(&self, value: Option<&[u8]>) -> bool {
@@ -60,39 +55,29 @@ impl Overrides {
             })
             .collect();
         if let Some(values) = values {
-            let key = Key::from_parts(
-                names
-                    .iter()
-                    .copied()
-                    .zip(values.iter().map(|value| value.as_bytes())),
-            );
+            let key = Key::from_parts(names.iter().copied().zip(values.iter().map(|value| value.as_bytes())));
             self.exact.entry(key.as_bytes().into()).or_insert(set);
         } else {
             self.wildcard.push((patterns, set));
             self.wildcard.sort_by_key(|(patterns, _)| {
-                patterns
-                    .iter()
-                    .filter(|pattern| **pattern == Pattern::Any)
-                    .count()
+                patterns.iter().filter(|pattern| **pattern == Pattern::Any).count()
             });
         }
     }
 
     /// The set for a key: 0, the base set, unless an override matches.
-    pub(super) fn find(&self, key: &Key, values: &SmallVec<[Option<&[u8]>; 4]>) -> usize {
+    pub(super) fn find<'a>(
+        &self,
+        key: &Key,
+        values: impl Iterator<Item = Option<&'a [u8]>> + Clone,
+    ) -> usize {
         if let Some(set) = self.exact.get(key.as_bytes()) {
             return *set;
         }
         let matches = |patterns: &[Pattern]| {
-            patterns
-                .iter()
-                .zip(values)
-                .all(|(pattern, value)| pattern.matches(*value))
+            patterns.iter().zip(values.clone()).all(|(pattern, value)| pattern.matches(value))
         };
-        self.wildcard
-            .iter()
-            .find(|(patterns, _)| matches(patterns))
-            .map_or(0, |(_, set)| *set)
+        self.wildcard.iter().find(|(patterns, _)| matches(patterns)).map_or(0, |(_, set)| *set)
     }
 
     pub(super) fn wildcards(&self) -> usize {

@@ -71,10 +71,7 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 fn fail<T>(at: usize, message: impl Into<String>) -> Result<T, TemplateError> {
-    Err(TemplateError {
-        at,
-        message: message.into(),
-    })
+    Err(TemplateError { at, message: message.into() })
 }
 
 impl std::str::FromStr for Template {
@@ -82,20 +79,14 @@ impl std::str::FromStr for Template {
 
     fn from_str(text: &str) -> Result<Self, TemplateError> {
         if text.len() > TEMPLATE_LEN_MAX {
-            return fail(
-                TEMPLATE_LEN_MAX,
-                format!("a key template has at most {TEMPLATE_LEN_MAX} bytes"),
-            );
+            return fail(TEMPLATE_LEN_MAX, format!("a key template has at most {TEMPLATE_LEN_MAX} bytes"));
         }
         let Some((before, rest)) = text.split_once('{') else {
             return match text.find('}') {
                 Some(at) => fail(at, "a `}` without its `{`"),
-                None => Ok(Self {
-                    name: text.into(),
-                    before: text.into(),
-                    after: "".into(),
-                    placeholder: None,
-                }),
+                None => {
+                    Ok(Self { name: text.into(), before: text.into(), after: "".into(), placeholder: None })
+                }
             };
         };
         if let Some(at) = before.find('}') {
@@ -112,12 +103,7 @@ impl std::str::FromStr for Template {
         let placeholder = parse_placeholder(inner, start)?;
         let bare = before.is_empty() && after.is_empty();
         let name = if bare { inner.into() } else { text.into() };
-        Ok(Self {
-            name,
-            before: before.into(),
-            after: after.into(),
-            placeholder: Some(placeholder),
-        })
+        Ok(Self { name, before: before.into(), after: after.into(), placeholder: Some(placeholder) })
     }
 }
 
@@ -126,16 +112,11 @@ fn parse_placeholder(inner: &str, start: usize) -> Result<Placeholder, TemplateE
         Some(source) => (true, source, start + "secret:".len()),
         None => (false, inner, start),
     };
-    Ok(Placeholder {
-        secret,
-        source: parse_source(source, at)?,
-    })
+    Ok(Placeholder { secret, source: parse_source(source, at)? })
 }
 
 fn parse_source(source: &str, at: usize) -> Result<Source, TemplateError> {
-    let (kind, name) = source
-        .split_once(':')
-        .map_or((source, None), |(kind, name)| (kind, Some(name)));
+    let (kind, name) = source.split_once(':').map_or((source, None), |(kind, name)| (kind, Some(name)));
     let at_name = at + kind.len() + 1;
     if name == Some("") {
         return fail(at_name, format!("a name is missing after `{kind}:`"));
@@ -154,16 +135,10 @@ fn parse_source(source: &str, at: usize) -> Result<Source, TemplateError> {
         ("query", Some(name)) => Source::Query(name.into()),
         ("path", Some(name)) => Source::PathParam(name.into()),
         ("header" | "cookie" | "query", None) => {
-            return fail(
-                at + kind.len(),
-                format!("`{kind}` needs a name, as in {{{kind}:NAME}}"),
-            );
+            return fail(at + kind.len(), format!("`{kind}` needs a name, as in {{{kind}:NAME}}"));
         }
         _ => {
-            return fail(
-                at,
-                format!("`{source}` is not a part of a request: write {SOURCES}"),
-            );
+            return fail(at, format!("`{source}` is not a part of a request: write {SOURCES}"));
         }
     })
 }
@@ -177,16 +152,12 @@ impl Template {
 
     /// Whether the value is hashed before it goes anywhere.
     pub fn is_secret(&self) -> bool {
-        self.placeholder
-            .as_ref()
-            .is_some_and(|placeholder| placeholder.secret)
+        self.placeholder.as_ref().is_some_and(|placeholder| placeholder.secret)
     }
 
     /// Whether the value is the client's address.
     pub fn is_client_ip(&self) -> bool {
-        self.placeholder
-            .as_ref()
-            .is_some_and(|placeholder| placeholder.source == Source::ClientIp)
+        self.placeholder.as_ref().is_some_and(|placeholder| placeholder.source == Source::ClientIp)
     }
 
     /// The parameter of a pattern route that it asks for, if it does.
@@ -217,9 +188,7 @@ impl Template {
         if self.before.is_empty() && self.after.is_empty() {
             return Some(value);
         }
-        Some(Cow::Owned(
-            [self.before.as_bytes(), &value, self.after.as_bytes()].concat(),
-        ))
+        Some(Cow::Owned([self.before.as_bytes(), &value, self.after.as_bytes()].concat()))
     }
 }
 
@@ -227,11 +196,7 @@ impl Template {
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bare = self.placeholder.is_some() && self.before.is_empty() && self.after.is_empty();
-        if bare {
-            write!(f, "{{{}}}", self.name)
-        } else {
-            f.write_str(&self.name)
-        }
+        if bare { write!(f, "{{{}}}", self.name) } else { f.write_str(&self.name) }
     }
 }
 
@@ -259,16 +224,9 @@ impl CostSource {
     pub fn resolve(&self, facts: &RequestFacts<'_>) -> Cost {
         match self {
             Self::Fixed(cost) => *cost,
-            Self::From {
-                template,
-                min,
-                max,
-                default,
-            } => {
+            Self::From { template, min, max, default } => {
                 let value = template.resolve(facts);
-                value
-                    .and_then(|text| parse_cost(&text))
-                    .map_or(*default, |cost| cost.clamp(*min, *max))
+                value.and_then(|text| parse_cost(&text)).map_or(*default, |cost| cost.clamp(*min, *max))
             }
         }
     }

@@ -13,7 +13,7 @@ use slidegate_core::key::Key;
 use smallvec::SmallVec;
 
 use crate::error::StoreError;
-use crate::policy::NamedLimit;
+use crate::policy::{NamedLimit, Policy};
 
 pub mod memory;
 
@@ -47,8 +47,8 @@ pub trait Store: Send + Sync + 'static {
 /// Names one counter: a limit of a policy, for one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter<'a> {
-    /// The policy's name.
-    pub policy: &'a str,
+    /// The policy.
+    pub policy: &'a Policy,
     /// The key. All limits of one policy and key lie together.
     pub key: &'a Key,
     /// The limit as it stands now, with its name.
@@ -56,12 +56,12 @@ pub struct Counter<'a> {
 }
 
 /// A check: one or several counters, all or nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     /// How many equal checks this one stands for; at least 1.
     pub times: u32,
     /// The counters, each at most once.
-    pub charges: SmallVec<[Charge<'a>; 2]>,
+    pub charges: &'a [Charge<'a>],
     /// Remember what is charged under this id until it is settled or has slid out.
     pub reserve: Option<ReservationId>,
 }
@@ -85,7 +85,7 @@ pub struct Answer {
     /// How many of the `times` checks were granted.
     pub granted: u32,
     /// One for each charge, in order.
-    pub outcomes: SmallVec<[Outcome; 2]>,
+    pub outcomes: SmallVec<[Outcome; 1]>,
     /// Who answered.
     pub mode: Mode,
 }
@@ -138,8 +138,6 @@ impl std::str::FromStr for ReservationId {
         if !plain {
             return Err(ParseReservationIdError);
         }
-        u128::from_str_radix(text, 16)
-            .map(Self)
-            .map_err(|_| ParseReservationIdError)
+        u128::from_str_radix(text, 16).map(Self).map_err(|_| ParseReservationIdError)
     }
 }

@@ -25,10 +25,7 @@ impl Index {
     /// An index for at most `keys_max` slots.
     pub(super) fn new(keys_max: usize) -> Self {
         let len = (keys_max * 2).next_power_of_two();
-        Self {
-            entries: vec![Entry::default(); len].into(),
-            mask: len - 1,
-        }
+        Self { entries: vec![Entry::default(); len].into(), mask: len - 1 }
     }
 
     /// The slot of this hash that `is_it` accepts.
@@ -50,10 +47,7 @@ impl Index {
         while self.entries[at].slot != 0 {
             at = self.after(at);
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a shard holds far fewer than 2^32 slots"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "a shard holds far fewer than 2^32 slots")]
         let slot = slot as u32 + 1;
         self.entries[at] = Entry { hash, slot };
     }

@@ -44,19 +44,13 @@ impl Reservations {
     pub(super) fn make_space(&mut self, now_ms: u64) -> Result<(), StoreError> {
         self.forget_expired(now_ms);
         if self.by_id.len() >= RESERVATIONS_MAX {
-            return Err(StoreError::ReservationsFull {
-                most: RESERVATIONS_MAX,
-            });
+            return Err(StoreError::ReservationsFull { most: RESERVATIONS_MAX });
         }
         Ok(())
     }
 
     pub(super) fn remember(&mut self, id: ReservationId, entries: Entries) {
-        let end = entries
-            .iter()
-            .map(|entry| entry.expires_ms)
-            .max()
-            .unwrap_or_default();
+        let end = entries.iter().map(|entry| entry.expires_ms).max().unwrap_or_default();
         self.by_id.insert(id, (end, entries));
         self.by_end.insert((end, id));
     }
@@ -81,8 +75,6 @@ impl Reservations {
 
 impl std::fmt::Debug for Reservations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reservations")
-            .field("len", &self.by_id.len())
-            .finish()
+        f.debug_struct("Reservations").field("len", &self.by_id.len()).finish()
     }
 }

@@ -4,6 +4,7 @@
 //! the states that it needs, decides on them, and *puts them back*; in between no slot moves.
 
 use slidegate_core::algorithm::State;
+use slidegate_core::check;
 use slidegate_core::decision::Outcome;
 use slidegate_core::limit::Limit;
 use slidegate_core::time::Now;
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::index::Index;
 use super::reservations::Reserved;
+use crate::store::Charge;
 
 /// Slots looked at for one that may go. With eight, an expired slot is found nine times in ten once a
 /// quarter of the shard has expired.
@@ -40,6 +42,15 @@ struct Slot {
     frees_ms: u64,
     remaining: u32,
     state: State,
+}
+
+impl Slot {
+    /// Keeps at hand what eviction asks for.
+    fn summarize(&mut self, now: Now, limit: &Limit, outcome: &Outcome) {
+        self.expires_ms = self.state.expires_at_ms(limit);
+        self.remaining = outcome.remaining;
+        self.frees_ms = if outcome.remaining == 0 { now.floor_ms() + outcome.reset_after.get() } else { 0 };
+    }
 }
 
 /// Where a drawn state goes back to.
@@ -75,17 +86,35 @@ impl Shard {
         self.slots.len()
     }
 
-    // --- a check: draw, put back, finish -------------------------------------------------------------
+    // --- a check of one counter ----------------------------------------------------------------------
+
+    /// Decides on a counter where it lies; `None` when it is not there.
+    pub(super) fn decide(
+        &mut self,
+        id: u128,
+        now: Now,
+        times: u32,
+        charge: &Charge<'_>,
+    ) -> Option<(u32, Outcome)> {
+        let at = self.find(id)?;
+        let slot = &mut self.slots[at];
+        let limit = charge.counter.limit.limit();
+        let mut charges =
+            [check::Charge::new(&mut slot.state, limit, charge.cost, charge.group, charge.terms)];
+        let granted = check::decide(now, times, &mut charges);
+        let [check::Charge { outcome, .. }] = charges;
+        slot.summarize(now, limit, &outcome);
+        Some((granted, outcome))
+    }
+
+    // --- a check of several: draw, put back, finish -------------------------------------------------------------
 
     /// Takes the state of a counter out, or a fresh one with the place that it would get.
     pub(super) fn draw(&mut self, id: u128, now_ms: u64, limit: &Limit) -> (Place, State) {
         if let Some(slot) = self.find(id) {
             self.claimed.push(slot);
             let fresh = State::new(limit, 0);
-            return (
-                Place::Slot(slot),
-                std::mem::replace(&mut self.slots[slot].state, fresh),
-            );
+            return (Place::Slot(slot), std::mem::replace(&mut self.slots[slot].state, fresh));
         }
         self.next_epoch = self.next_epoch.wrapping_add(1);
         (self.new_place(now_ms), State::new(limit, self.next_epoch))
@@ -145,19 +174,8 @@ impl Shard {
         limit: &Limit,
         outcome: &Outcome,
     ) {
-        let frees_ms = if outcome.remaining == 0 {
-            now.floor_ms() + outcome.reset_after.get()
-        } else {
-            0
-        };
-        let expires_ms = state.expires_at_ms(limit);
-        let slot = Slot {
-            id,
-            expires_ms,
-            frees_ms,
-            remaining: outcome.remaining,
-            state,
-        };
+        let mut slot = Slot { id, expires_ms: 0, frees_ms: 0, remaining: 0, state };
+        slot.summarize(now, limit, outcome);
         match place {
             Place::Slot(at) => self.slots[at] = slot,
             Place::Full => {}
@@ -192,7 +210,8 @@ impl Shard {
         let state = &mut self.slots[at].state;
         state.settle(now, &entry.limit);
         let given_back = state.refund(now, &entry.limit, receipt, units);
-        self.summarize(at, now, &entry.limit);
+        let outcome = state.outcome(now, &entry.limit, 1, false);
+        self.slots[at].summarize(now, &entry.limit, &outcome);
         given_back
     }
 
@@ -204,18 +223,6 @@ impl Shard {
         let outcome = state.outcome(now, &entry.limit, 1, false);
         self.put_back(place, entry.address.id, state, now, &entry.limit, &outcome);
         self.finish();
-    }
-
-    fn summarize(&mut self, at: usize, now: Now, limit: &Limit) {
-        let slot = &mut self.slots[at];
-        let outcome = slot.state.outcome(now, limit, 1, false);
-        slot.expires_ms = slot.state.expires_at_ms(limit);
-        slot.remaining = outcome.remaining;
-        slot.frees_ms = if outcome.remaining == 0 {
-            now.floor_ms() + outcome.reset_after.get()
-        } else {
-            0
-        };
     }
 
     /// Drops a counter. One that comes after it has another epoch, so old receipts don't fit it.
