@@ -165,15 +165,14 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     fn check_now(&self, check: &Check<'_>) -> Result<Answer, StoreError> {
-        let now = self.clock.now();
         let Some(id) = check.reserve else {
-            let answer = self.decide_in_place(now, check);
-            return Ok(answer.unwrap_or_else(|| self.decide(now, check, |_| {})));
+            let answer = self.decide_in_place(check);
+            return Ok(answer.unwrap_or_else(|| self.decide(check, |_| {})));
         };
         let mut reservations = self.reservations.lock();
-        reservations.make_space(now.floor_ms())?;
+        reservations.make_space(self.clock.now().floor_ms())?;
         let mut reserved = SmallVec::new();
-        let answer = self.decide(now, check, |entry| reserved.push(entry));
+        let answer = self.decide(check, |entry| reserved.push(entry));
         if answer.granted > 0 {
             reservations.remember(id, reserved);
         }
@@ -181,19 +180,23 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// The short way, for the check that nearly all are: one limit, whose counter is there.
-    fn decide_in_place(&self, now: Now, check: &Check<'_>) -> Option<Answer> {
+    fn decide_in_place(&self, check: &Check<'_>) -> Option<Answer> {
         let [charge] = check.charges else { return None };
         let address = self.address(&charge.counter);
-        let (granted, outcome) =
-            self.shards[address.shard].lock().decide(address.id, now, check.times, charge)?;
+        let mut shard = self.shards[address.shard].lock();
+        let (granted, outcome) = shard.decide(address.id, self.clock.now(), check.times, charge)?;
         Some(Answer { granted, outcomes: smallvec![outcome], mode: Mode::Normal })
     }
 
     /// Decides a check under the locks of its shards, and tells `reserve` what was charged where.
-    fn decide(&self, now: Now, check: &Check<'_>, mut reserve: impl FnMut(Reserved)) -> Answer {
+    ///
+    /// The clock is read *under* the locks, here and everywhere: a thread that read it before and then
+    /// waited would be admitted at an instant at which the window was still full.
+    fn decide(&self, check: &Check<'_>, mut reserve: impl FnMut(Reserved)) -> Answer {
         let addresses: SmallVec<[Address; 2]> =
             check.charges.iter().map(|charge| self.address(&charge.counter)).collect();
         let mut locked = Locked::new(&self.shards, &addresses);
+        let now = self.clock.now();
         let mut drawn: SmallVec<[(Place, State); 2]> = SmallVec::new();
         for (charge, address) in check.charges.iter().zip(&addresses) {
             drawn.push(locked.shard(*address).draw(address.id, now.floor_ms(), charge.counter.limit.limit()));
@@ -233,13 +236,13 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     fn settle_now(&self, id: ReservationId, actual: Cost) -> Settled {
-        let now = self.clock.now();
-        let Some(entries) = self.reservations.lock().take(id, now.floor_ms()) else {
+        let Some(entries) = self.reservations.lock().take(id, self.clock.now().floor_ms()) else {
             return Settled::Unknown;
         };
         let (mut given_back, mut charged) = (0, 0);
         for entry in entries {
             let mut shard = self.shards[entry.address.shard].lock();
+            let now = self.clock.now();
             if actual < entry.cost {
                 given_back = shard.refund(&entry, now, entry.cost - actual).max(given_back);
             } else if actual > entry.cost {
