@@ -18,6 +18,9 @@ use crate::store::Charge;
 /// quarter of the shard has expired.
 const SAMPLE: usize = 8;
 
+/// Slots swept under one hold of the lock: some microseconds, about as long as a check or two.
+const SWEEP_STEP: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct Shard {
     index: Index,
@@ -232,17 +235,19 @@ impl Shard {
         }
     }
 
-    pub(super) fn sweep(&mut self, now_ms: u64) -> u64 {
-        let before = self.slots.len();
-        let mut at = 0;
-        while at < self.slots.len() {
-            if self.slots[at].expires_ms <= now_ms {
+    /// Drops expired counters among the next few from slot `at` on. Returns where to go on, if anywhere,
+    /// and how many were dropped.
+    pub(super) fn sweep(&mut self, at: usize, now_ms: u64) -> (Option<usize>, u64) {
+        let (mut at, before) = (at, self.slots.len());
+        for _ in 0..SWEEP_STEP {
+            let Some(slot) = self.slots.get(at) else { break };
+            if slot.expires_ms <= now_ms {
                 self.remove_at(at);
             } else {
                 at += 1;
             }
         }
-        (before - self.slots.len()) as u64
+        ((at < self.slots.len()).then_some(at), (before - self.slots.len()) as u64)
     }
 
     /// The last slot moves into the gap.
