@@ -16,13 +16,15 @@ use std::future::Future;
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use governor::{Quota, RateLimiter};
-use slidegate::{Limiter, MemoryStore, Policy};
+use slidegate::testing::FakeClock;
+use slidegate::{Ask, Limiter, MemoryStore, Policy};
 
 const KEYS: usize = 1_000_000;
 
@@ -110,7 +112,7 @@ fn keyed(criterion: &mut Criterion) {
 fn by_keys(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("keys");
     group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
-    for keys in [1_000_usize, 10_000, 100_000, 1_000_000] {
+    for keys in [1_000_usize, 10_000, 100_000, 1_000_000, 10_000_000] {
         let store = MemoryStore::builder().max_keys(keys + keys / 8).build();
         let policy = Policy::builder("per-client").limits("100/s").key("{client_ip}").build().unwrap();
         let limiter = Limiter::builder().policy(policy).store(store).build().unwrap();
@@ -130,5 +132,27 @@ fn by_keys(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, keyed, by_keys);
+/// P9: what one check costs as permits in the window grow. Every check moves the window on: a tick slides
+/// out, another comes in.
+fn by_permits(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("permits");
+    group.sample_size(20).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+    for permits in [10_u32, 100, 1_000, 10_000, 100_000, 1_000_000] {
+        let clock = Arc::new(FakeClock::default());
+        let store = MemoryStore::builder().max_keys(1).clock(clock.clone()).build();
+        let policy = Policy::builder("p").limits(&format!("{permits}/1s")).build().unwrap();
+        let limiter = Limiter::builder().policy(policy).store(store).build().unwrap();
+        let cost = (permits / 1000).max(1);
+        let step = Duration::from_millis(u64::from(1000 * cost / permits));
+        let mut check = || {
+            clock.advance(step);
+            assert!(ready(limiter.check_all(&[Ask::new("p", &[]).cost(cost)])).unwrap().is_allowed());
+        };
+        (0..2000).for_each(|_| check());
+        group.bench_function(permits.to_string(), |b| b.iter(&mut check));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, keyed, by_keys, by_permits);
 criterion_main!(benches);
