@@ -12,6 +12,8 @@ pub mod answer;
 pub mod client_ip;
 pub mod fields;
 pub mod path;
+#[cfg(test)]
+mod samples;
 
 /// Which header fields answers carry beside `RateLimit` and `RateLimit-Policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
