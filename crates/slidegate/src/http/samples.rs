@@ -16,15 +16,8 @@ pub(super) type Clocked = Limiter<MemoryStore<Arc<FakeClock>>>;
 pub(super) fn limiter(policies: impl IntoIterator<Item = Policy>) -> (Arc<FakeClock>, Clocked) {
     let clock = Arc::new(FakeClock::default());
     // Small, since property tests make many.
-    let store = MemoryStore::builder()
-        .max_keys(1_000)
-        .clock(clock.clone())
-        .build();
-    let limiter = Limiter::builder()
-        .policies(policies)
-        .store(store)
-        .build()
-        .unwrap();
+    let store = MemoryStore::builder().max_keys(1_000).clock(clock.clone()).build();
+    let limiter = Limiter::builder().policies(policies).store(store).build().unwrap();
     (clock, limiter)
 }
 
@@ -62,11 +55,7 @@ pub(super) fn passed(limit: u32, used: u32, reset_ms: u64) -> Outcome {
 
 /// An outcome that denies one until `retry_ms` are over; `None`: for ever.
 pub(super) fn denied(limit: u32, used: u32, reset_ms: u64, retry_ms: Option<u64>) -> Outcome {
-    Outcome {
-        violated: true,
-        retry_after: retry_ms.map(Millis),
-        ..passed(limit, used, reset_ms)
-    }
+    Outcome { violated: true, retry_after: retry_ms.map(Millis), ..passed(limit, used, reset_ms) }
 }
 
 pub(super) const fn ms(ms: u64) -> Duration {

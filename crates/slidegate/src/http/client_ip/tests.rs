@@ -8,11 +8,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn rule(trust: Trust, header: &'static str) -> ClientIpRule {
-    ClientIpRule {
-        trust,
-        header: HeaderName::from_static(header),
-        ..ClientIpRule::default()
-    }
+    ClientIpRule { trust, header: HeaderName::from_static(header), ..ClientIpRule::default() }
 }
 
 fn trusting(networks: &[&str]) -> Trust {
@@ -39,20 +35,12 @@ fn group(rule: &ClientIpRule, peer: &str, header_lines: &[&str]) -> String {
 
 /// By `X-Forwarded-For` behind 10.0.0.0/8.
 fn listed(header_lines: &[&str]) -> String {
-    group(
-        &rule(trusting(&["10.0.0.0/8"]), "x-forwarded-for"),
-        "10.0.0.5",
-        header_lines,
-    )
+    group(&rule(trusting(&["10.0.0.0/8"]), "x-forwarded-for"), "10.0.0.5", header_lines)
 }
 
 /// By `Forwarded` behind 10.0.0.0/8.
 fn forwarded(header_lines: &[&str]) -> String {
-    group(
-        &rule(trusting(&["10.0.0.0/8"]), "forwarded"),
-        "10.0.0.5",
-        header_lines,
-    )
+    group(&rule(trusting(&["10.0.0.0/8"]), "forwarded"), "10.0.0.5", header_lines)
 }
 
 // --- the table ------------------------------------------------------------------------------------------
@@ -82,19 +70,13 @@ fn a_port_is_no_part_of_the_client() {
 #[test]
 fn an_ipv6_client_is_its_64_bits_and_a_mapped_peer_is_trusted_as_ipv4() {
     let rule = rule(trusting(&["10.0.0.0/8"]), "x-forwarded-for");
-    assert_eq!(
-        group(&rule, "::ffff:10.0.0.5", &["2001:db8:1:2:3::4"]),
-        "2001:db8:1:2::/64"
-    );
+    assert_eq!(group(&rule, "::ffff:10.0.0.5", &["2001:db8:1:2:3::4"]), "2001:db8:1:2::/64");
 }
 
 #[test]
 fn the_lines_of_a_header_are_one_list() {
     assert_eq!(listed(&["9.9.9.9", "203.0.113.7"]), "203.0.113.7");
-    assert_eq!(
-        listed(&["9.9.9.9, 203.0.113.7", "10.0.0.9, 10.0.0.8"]),
-        "203.0.113.7"
-    );
+    assert_eq!(listed(&["9.9.9.9, 203.0.113.7", "10.0.0.9, 10.0.0.8"]), "203.0.113.7");
 }
 
 // --- the rules beside the table -------------------------------------------------------------------------
@@ -149,11 +131,7 @@ fn an_empty_element_ends_the_walk() {
 #[test]
 fn hidden_and_unknown_hops_end_the_walk() {
     for hidden in ["unknown", "_gazonk", "_hidden, 10.0.0.9, unknown", "localhost"] {
-        assert_eq!(
-            listed(&[&format!("203.0.113.7, {hidden}")]),
-            "10.0.0.5",
-            "{hidden}"
-        );
+        assert_eq!(listed(&[&format!("203.0.113.7, {hidden}")]), "10.0.0.5", "{hidden}");
     }
 }
 
@@ -180,27 +158,16 @@ fn only_the_mapped_range_is_ipv4() {
 // R068: a host has 2^64 addresses of its own; each was a key.
 #[test]
 fn the_addresses_of_one_ipv6_network_share_a_group() {
-    assert_eq!(
-        listed(&["2001:db8:1:2::1"]),
-        listed(&["2001:db8:1:2:ffff:ffff:ffff:ffff"])
-    );
+    assert_eq!(listed(&["2001:db8:1:2::1"]), listed(&["2001:db8:1:2:ffff:ffff:ffff:ffff"]));
     assert_ne!(listed(&["2001:db8:1:2::1"]), listed(&["2001:db8:1:3::1"]));
 }
 
 #[test]
 fn groups_are_as_wide_as_configured() {
-    let rule = ClientIpRule {
-        ipv4_prefix: 24,
-        ipv6_prefix: 48,
-        ..ClientIpRule::default()
-    };
+    let rule = ClientIpRule { ipv4_prefix: 24, ipv6_prefix: 48, ..ClientIpRule::default() };
     assert_eq!(group(&rule, "203.0.113.9", &[]), "203.0.113.0/24");
     assert_eq!(group(&rule, "2001:db8:1:2::3", &[]), "2001:db8:1::/48");
-    let whole = ClientIpRule {
-        ipv4_prefix: 200,
-        ipv6_prefix: 200,
-        ..rule
-    };
+    let whole = ClientIpRule { ipv4_prefix: 200, ipv6_prefix: 200, ..rule };
     assert_eq!(group(&whole, "203.0.113.9", &[]), "203.0.113.9");
     assert_eq!(group(&whole, "2001:db8:1:2::3", &[]), "2001:db8:1:2::3");
 }
@@ -214,17 +181,8 @@ fn a_peer_without_an_address_is_no_client_and_no_panic() {
         assert_eq!(found, Found::default());
     }
     let counted = rule(Trust::Hops(1), "x-forwarded-for");
-    assert_eq!(
-        counted.find(None, &headers).client.unwrap().address,
-        ip("9.9.9.9")
-    );
-    assert_eq!(
-        counted.find(None, &HeaderMap::new()),
-        Found {
-            client: None,
-            too_few_hops: true
-        }
-    );
+    assert_eq!(counted.find(None, &headers).client.unwrap().address, ip("9.9.9.9"));
+    assert_eq!(counted.find(None, &HeaderMap::new()), Found { client: None, too_few_hops: true });
 }
 
 #[test]
@@ -246,14 +204,8 @@ fn hops_are_counted_from_the_right_whoever_the_peer_is() {
 #[test]
 fn an_unreadable_hop_ends_the_count_at_the_last_good_one() {
     let rule = rule(Trust::Hops(3), "x-forwarded-for");
-    assert_eq!(
-        group(&rule, "203.0.113.9", &["1.1.1.1, unknown, 3.3.3.3"]),
-        "3.3.3.3"
-    );
-    assert_eq!(
-        group(&rule, "203.0.113.9", &["junk, 2.2.2.2, 3.3.3.3"]),
-        "2.2.2.2"
-    );
+    assert_eq!(group(&rule, "203.0.113.9", &["1.1.1.1, unknown, 3.3.3.3"]), "3.3.3.3");
+    assert_eq!(group(&rule, "203.0.113.9", &["junk, 2.2.2.2, 3.3.3.3"]), "2.2.2.2");
 }
 
 #[test]
@@ -307,14 +259,8 @@ fn the_examples_of_the_rfc() {
         (r#"For="[2001:db8:cafe::17]:4711""#, "2001:db8:cafe::/64"),
         ("for=192.0.2.60;proto=http;by=203.0.113.43", "192.0.2.60"),
         ("for=192.0.2.43, for=198.51.100.17", "198.51.100.17"),
-        (
-            r#"for=192.0.2.43, for="[2001:db8:cafe::17]""#,
-            "2001:db8:cafe::/64",
-        ),
-        (
-            r#"for=192.0.2.43,for="[2001:db8:cafe::17]",for=unknown"#,
-            "10.0.0.5",
-        ),
+        (r#"for=192.0.2.43, for="[2001:db8:cafe::17]""#, "2001:db8:cafe::/64"),
+        (r#"for=192.0.2.43,for="[2001:db8:cafe::17]",for=unknown"#, "10.0.0.5"),
         (r#"for=_hidden, for=_SEVKISEK"#, "10.0.0.5"),
         (r#"for="192.0.2.43:47011""#, "192.0.2.43"),
     ] {
@@ -385,9 +331,8 @@ fn a_header_is_read_only_so_far() {
     assert_eq!(listed(&[&far]), "203.0.113.7");
     let too_far = format!("203.0.113.7{}", ", 10.0.0.1".repeat(hops::READ_MAX / 10));
     assert_eq!(listed(&[&too_far]), "10.0.0.1");
-    let over_lines: Vec<&str> = std::iter::once("203.0.113.7")
-        .chain(std::iter::repeat_n("10.0.0.1", 1000))
-        .collect();
+    let over_lines: Vec<&str> =
+        std::iter::once("203.0.113.7").chain(std::iter::repeat_n("10.0.0.1", 1000)).collect();
     assert_eq!(listed(&over_lines), "10.0.0.1");
 }
 

@@ -39,11 +39,8 @@ fn limit(text: &str) -> Limit {
 
 /// A policy of limits with names.
 fn named(name: &str, limits: &[(&str, Limit)]) -> Policy {
-    let builder = limits
-        .iter()
-        .fold(Policy::builder(name), |builder, (name, limit)| {
-            builder.limit(Some(name), *limit)
-        });
+    let builder =
+        limits.iter().fold(Policy::builder(name), |builder, (name, limit)| builder.limit(Some(name), *limit));
     builder.build().unwrap()
 }
 
@@ -74,19 +71,13 @@ async fn the_limit_with_least_left_is_shown() {
     }
     let headers = fields(&limiter.check("p", &[]).await.unwrap());
     assert_eq!(text(&headers, "ratelimit").unwrap(), r#""min";r=4;t=41"#);
-    assert_eq!(
-        text(&headers, "ratelimit-policy").unwrap(),
-        r#""sec";q=10;w=1, "min";q=100;w=60"#
-    );
+    assert_eq!(text(&headers, "ratelimit-policy").unwrap(), r#""sec";q=10;w=1, "min";q=100;w=60"#);
 }
 
 #[test]
 fn among_equals_the_limit_that_takes_longest_is_shown() {
     let both = named("p", &[("a", limit("5/s")), ("b", limit("5/m"))]);
-    let decision = decision(
-        Mode::Normal,
-        [(both, vec![passed(5, 3, 900), passed(5, 3, 59_000)])],
-    );
+    let decision = decision(Mode::Normal, [(both, vec![passed(5, 3, 900), passed(5, 3, 59_000)])]);
     assert_eq!(text(&fields(&decision), "ratelimit").unwrap(), r#""b";r=2;t=59"#);
 }
 
@@ -97,19 +88,13 @@ async fn each_limit_has_its_own_name_numbers_and_window() {
     let (_, limiter) = limiter([odd, policy("q", "7/m")]);
     let asks = [Ask::new("p", &[]), Ask::new("q", &[]).cost(5)];
     let headers = fields(&limiter.check_all(&asks).await.unwrap());
-    assert_eq!(
-        text(&headers, "ratelimit-policy").unwrap(),
-        r#""say \"hi\" \\o/";q=3;w=2, "q";q=7;w=60"#
-    );
+    assert_eq!(text(&headers, "ratelimit-policy").unwrap(), r#""say \"hi\" \\o/";q=3;w=2, "q";q=7;w=60"#);
     assert_eq!(text(&headers, "ratelimit").unwrap(), r#""q";r=2;t=60"#);
     let headers = fields(&limiter.check_all(&asks).await.unwrap());
     assert_eq!(text(&headers, "ratelimit").unwrap(), r#""q";r=2;t=60"#);
     assert!(limiter.check("p", &[]).await.unwrap().is_allowed());
     let headers = fields(&limiter.check("p", &[]).await.unwrap());
-    assert_eq!(
-        text(&headers, "ratelimit").unwrap(),
-        r#""say \"hi\" \\o/";r=0;t=2"#
-    );
+    assert_eq!(text(&headers, "ratelimit").unwrap(), r#""say \"hi\" \\o/";r=0;t=2"#);
 }
 
 #[test]
@@ -140,9 +125,7 @@ fn the_window_of_a_bucket_is_the_time_it_takes_to_refill() {
         ("500000000/366d", 500_000_000, r#""p";q=500000000;w=31622400"#),
         ("0/m", 0, r#""p";q=0;w=60"#),
     ] {
-        let bucket = limit(rate)
-            .with_algorithm(Algorithm::TokenBucket { burst })
-            .unwrap();
+        let bucket = limit(rate).with_algorithm(Algorithm::TokenBucket { burst }).unwrap();
         let policy = Policy::builder("p").limit(None, bucket).build().unwrap();
         let decision = decision(Mode::Normal, [(policy, vec![passed(bucket.capacity(), 0, 0)])]);
         assert_eq!(text(&fields(&decision), "ratelimit-policy").unwrap(), told);
@@ -165,34 +148,21 @@ async fn nothing_used_has_no_reset() {
 async fn without_a_policy_there_are_no_fields() {
     let (_, limiter) = limiter([policy("p", "5/10s")]);
     let nothing = limiter.check_all(&[]).await.unwrap();
-    let options = AnswerOptions {
-        legacy: Legacy::Delta,
-        mode: true,
-    };
+    let options = AnswerOptions { legacy: Legacy::Delta, mode: true };
     assert!(fields_with(&nothing, options).is_empty());
 }
 
 // R157: a shadow policy over its limit showed `remaining 0` on answers that passed.
 #[tokio::test]
 async fn shadow_policies_appear_in_no_field() {
-    let shadow = Policy::builder("watched")
-        .limits("1/h")
-        .shadow(true)
-        .build()
-        .unwrap();
+    let shadow = Policy::builder("watched").limits("1/h").shadow(true).build().unwrap();
     let (_, limiter) = limiter([shadow, policy("p", "5/10s")]);
-    let options = AnswerOptions {
-        legacy: Legacy::Delta,
-        mode: true,
-    };
+    let options = AnswerOptions { legacy: Legacy::Delta, mode: true };
     for _ in 0..3 {
         let alone = limiter.check("watched", &[]).await.unwrap();
         assert!(alone.is_allowed() && fields_with(&alone, options).is_empty());
     }
-    let both = limiter
-        .check_all(&[Ask::new("watched", &[]), Ask::new("p", &[])])
-        .await
-        .unwrap();
+    let both = limiter.check_all(&[Ask::new("watched", &[]), Ask::new("p", &[])]).await.unwrap();
     assert!(both.is_shadow_denied());
     let headers = fields_with(&both, options);
     assert_eq!(text(&headers, "ratelimit-policy").unwrap(), r#""p";q=5;w=10"#);
@@ -203,10 +173,7 @@ async fn shadow_policies_appear_in_no_field() {
 // R049: with the store away, answers passed with X-RateLimit-Remaining: -1.
 #[test]
 fn numbers_that_nobody_counted_are_not_told() {
-    let options = AnswerOptions {
-        legacy: Legacy::Delta,
-        mode: true,
-    };
+    let options = AnswerOptions { legacy: Legacy::Delta, mode: true };
     for (mode, outcome) in [
         (Mode::AllowAll, passed(5, 0, 0)),
         (Mode::DenyAll, denied(5, 0, 0, None)),
@@ -215,12 +182,7 @@ fn numbers_that_nobody_counted_are_not_told() {
         let headers = fields_with(&decision(mode, [(policy("p", "5/m"), vec![outcome])]), options);
         assert_eq!(text(&headers, "ratelimit-policy").unwrap(), r#""p";q=5;w=60"#);
         assert_eq!(text(&headers, "slidegate-mode").unwrap(), mode.name());
-        for absent in [
-            "ratelimit",
-            "retry-after",
-            "x-ratelimit-remaining",
-            "x-ratelimit-reset",
-        ] {
+        for absent in ["ratelimit", "retry-after", "x-ratelimit-remaining", "x-ratelimit-reset"] {
             assert_eq!(text(&headers, absent), None, "{mode} {absent}");
         }
     }
@@ -230,16 +192,8 @@ fn numbers_that_nobody_counted_are_not_told() {
 async fn a_full_store_gives_no_time_to_come_back_at() {
     let clock = std::sync::Arc::new(crate::testing::FakeClock::default());
     let store = MemoryStore::builder().max_keys(1).clock(clock).build();
-    let policy = Policy::builder("p")
-        .limits("1/m")
-        .key("{client_ip}")
-        .build()
-        .unwrap();
-    let limiter = crate::Limiter::builder()
-        .policy(policy)
-        .store(store)
-        .build()
-        .unwrap();
+    let policy = Policy::builder("p").limits("1/m").key("{client_ip}").build().unwrap();
+    let limiter = crate::Limiter::builder().policy(policy).store(store).build().unwrap();
     let mut full = None;
     for client in 0..100_000 {
         let decision = limiter.check("p", &[&client.to_string()]).await.unwrap();
@@ -260,13 +214,7 @@ async fn the_mode_is_told_on_request() {
     let (_, limiter) = limiter([policy("p", "5/10s")]);
     let decision = limiter.check("p", &[]).await.unwrap();
     assert_eq!(text(&fields(&decision), "slidegate-mode"), None);
-    let headers = fields_with(
-        &decision,
-        AnswerOptions {
-            mode: true,
-            ..AnswerOptions::default()
-        },
-    );
+    let headers = fields_with(&decision, AnswerOptions { mode: true, ..AnswerOptions::default() });
     assert_eq!(text(&headers, "slidegate-mode").unwrap(), "normal");
 }
 
@@ -279,16 +227,8 @@ async fn fields_of_the_same_name_are_replaced() {
         headers.append(name, HeaderValue::from_static("upstream too"));
     }
     headers.insert("cache-control", HeaderValue::from_static("max-age=60"));
-    let options = AnswerOptions {
-        legacy: Legacy::Delta,
-        mode: false,
-    };
-    apply(
-        &limiter.check("p", &[]).await.unwrap(),
-        options,
-        NOW,
-        &mut headers,
-    );
+    let options = AnswerOptions { legacy: Legacy::Delta, mode: false };
+    apply(&limiter.check("p", &[]).await.unwrap(), options, NOW, &mut headers);
     assert_eq!(text(&headers, "ratelimit").unwrap(), r#""p";r=4;t=10"#);
     assert_eq!(text(&headers, "x-ratelimit-limit").unwrap(), "5");
     assert_eq!(text(&headers, "cache-control").unwrap(), "max-age=60");
@@ -298,20 +238,13 @@ async fn fields_of_the_same_name_are_replaced() {
 
 #[tokio::test]
 async fn a_denied_answer_has_the_violated_limits_only() {
-    let limits = [
-        ("second", limit("2/s")),
-        ("minute", limit("3/m")),
-        ("hour", limit("100/h")),
-    ];
+    let limits = [("second", limit("2/s")), ("minute", limit("3/m")), ("hour", limit("100/h"))];
     let (_, limiter) = limiter([named("p", &limits)]);
     for _ in 0..2 {
         assert!(limiter.check("p", &[]).await.unwrap().is_allowed());
     }
     let headers = fields(&limiter.check_all(&[Ask::new("p", &[]).cost(2)]).await.unwrap());
-    assert_eq!(
-        text(&headers, "ratelimit").unwrap(),
-        r#""second";r=0;t=1, "minute";r=1;t=60"#
-    );
+    assert_eq!(text(&headers, "ratelimit").unwrap(), r#""second";r=0;t=1, "minute";r=1;t=60"#);
     assert_eq!(
         text(&headers, "ratelimit-policy").unwrap(),
         r#""second";q=2;w=1, "minute";q=3;w=60, "hour";q=100;w=3600"#
@@ -337,10 +270,7 @@ async fn waits_are_rounded_up_and_obeying_them_works() {
 // R131: the reset of the yearly limit was told when the minute denied.
 #[tokio::test]
 async fn the_wait_is_that_of_the_limit_that_denied() {
-    let (_, limiter) = limiter([named(
-        "p",
-        &[("minute", limit("5/m")), ("year", limit("100000/365d"))],
-    )]);
+    let (_, limiter) = limiter([named("p", &[("minute", limit("5/m")), ("year", limit("100000/365d"))])]);
     for _ in 0..5 {
         assert!(limiter.check("p", &[]).await.unwrap().is_allowed());
     }
@@ -348,10 +278,7 @@ async fn the_wait_is_that_of_the_limit_that_denied() {
     let headers = fields(&decision);
     assert_eq!(text(&headers, "ratelimit").unwrap(), r#""minute";r=0;t=60"#);
     assert_eq!(text(&headers, "retry-after").unwrap(), "60");
-    assert_eq!(
-        legacy(&decision, Legacy::Delta).map(Option::unwrap),
-        ["5", "0", "60"]
-    );
+    assert_eq!(legacy(&decision, Legacy::Delta).map(Option::unwrap), ["5", "0", "60"]);
 }
 
 // R135: the wait was a default of 60 s, whatever was left of 100.
@@ -375,20 +302,11 @@ async fn a_limit_of_zero_gives_no_time_to_come_back_at() {
     assert_eq!(text(&headers, "ratelimit").unwrap(), r#""closed";r=0"#);
     assert_eq!(text(&headers, "retry-after"), None);
     assert_eq!(text(&headers, "cache-control").unwrap(), "no-store");
-    assert_eq!(
-        legacy(&closed, Legacy::Epoch),
-        [Some("0".into()), Some("0".into()), None]
-    );
+    assert_eq!(legacy(&closed, Legacy::Epoch), [Some("0".into()), Some("0".into()), None]);
     // Nor beside a limit that would fit in a minute.
     assert!(limiter.check("p", &[]).await.unwrap().is_allowed());
-    let both = limiter
-        .check_all(&[Ask::new("p", &[]), Ask::new("closed", &[])])
-        .await
-        .unwrap();
-    assert_eq!(
-        text(&fields(&both), "ratelimit").unwrap(),
-        r#""p";r=0;t=60, "closed";r=0"#
-    );
+    let both = limiter.check_all(&[Ask::new("p", &[]), Ask::new("closed", &[])]).await.unwrap();
+    assert_eq!(text(&fields(&both), "ratelimit").unwrap(), r#""p";r=0;t=60, "closed";r=0"#);
     assert_eq!(text(&fields(&both), "retry-after"), None);
 }
 
@@ -423,10 +341,7 @@ fn a_lowered_limit_tells_when_enough_has_left() {
 fn remaining_never_wraps() {
     let decision = lowered("20/60s", &[0; 15], "10/60s", 10);
     assert_eq!(text(&fields(&decision), "ratelimit").unwrap(), r#""p";r=0;t=50"#);
-    assert_eq!(
-        legacy(&decision, Legacy::Delta).map(Option::unwrap),
-        ["10", "0", "50"]
-    );
+    assert_eq!(legacy(&decision, Legacy::Delta).map(Option::unwrap), ["10", "0", "50"]);
 }
 
 // A queue lets the next one in once the wait is short enough, which is before it is empty.
@@ -440,10 +355,7 @@ fn the_wait_is_never_earlier_than_a_reset_beside_it() {
         )],
     );
     let headers = fields(&decision);
-    assert_eq!(
-        text(&headers, "ratelimit").unwrap(),
-        r#""a";r=0;t=12, "b";r=0;t=4"#
-    );
+    assert_eq!(text(&headers, "ratelimit").unwrap(), r#""a";r=0;t=12, "b";r=0;t=4"#);
     assert_eq!(text(&headers, "retry-after").unwrap(), "12");
 }
 
@@ -454,46 +366,28 @@ async fn the_unofficial_fields_are_sent_on_request_only() {
     let (_, limiter) = limiter([policy("p", "5/10s")]);
     let decision = limiter.check("p", &[]).await.unwrap();
     assert_eq!(legacy(&decision, Legacy::None), [None, None, None]);
-    assert_eq!(
-        legacy(&decision, Legacy::Delta).map(Option::unwrap),
-        ["5", "4", "10"]
-    );
+    assert_eq!(legacy(&decision, Legacy::Delta).map(Option::unwrap), ["5", "4", "10"]);
     // One second more than ten from now: `now` was rounded down.
     let reset = (NOW + 11).to_string();
-    assert_eq!(
-        legacy(&decision, Legacy::Epoch).map(Option::unwrap),
-        ["5", "4", &reset]
-    );
+    assert_eq!(legacy(&decision, Legacy::Epoch).map(Option::unwrap), ["5", "4", &reset]);
 }
 
 #[tokio::test]
 async fn the_unofficial_fields_have_a_reset_of_now_when_nothing_is_used() {
     let (_, limiter) = limiter([policy("p", "5/10s")]);
     let unused = limiter.peek("p", &[]).await.unwrap();
-    assert_eq!(
-        legacy(&unused, Legacy::Delta).map(Option::unwrap),
-        ["5", "5", "0"]
-    );
-    assert_eq!(
-        legacy(&unused, Legacy::Epoch).map(Option::unwrap),
-        ["5", "5", &NOW.to_string()]
-    );
+    assert_eq!(legacy(&unused, Legacy::Delta).map(Option::unwrap), ["5", "5", "0"]);
+    assert_eq!(legacy(&unused, Legacy::Epoch).map(Option::unwrap), ["5", "5", &NOW.to_string()]);
 }
 
 #[tokio::test]
 async fn the_unofficial_fields_show_the_limit_nearest_exhaustion() {
     let (_, limiter) = limiter([named("p", &[("minute", limit("5/m")), ("hour", limit("3/h"))])]);
     let allowed = limiter.check("p", &[]).await.unwrap();
-    assert_eq!(
-        legacy(&allowed, Legacy::Delta).map(Option::unwrap),
-        ["3", "2", "3600"]
-    );
+    assert_eq!(legacy(&allowed, Legacy::Delta).map(Option::unwrap), ["3", "2", "3600"]);
     // Denied by both: the one that takes longest, at the time at which the request fits.
     let denied = limiter.check_all(&[Ask::new("p", &[]).cost(3)]).await.unwrap();
-    assert_eq!(
-        legacy(&denied, Legacy::Delta).map(Option::unwrap),
-        ["3", "2", "3600"]
-    );
+    assert_eq!(legacy(&denied, Legacy::Delta).map(Option::unwrap), ["3", "2", "3600"]);
 }
 
 // --- properties -----------------------------------------------------------------------------------------
@@ -525,15 +419,8 @@ fn read(field: &str) -> Vec<Read> {
 fn outcomes() -> impl Strategy<Value = Outcome> {
     let number = || prop_oneof![0..10_u32, any::<u32>(), Just(u32::MAX)];
     let wait = || prop_oneof![0..100_000_u64, any::<u64>(), Just(u64::MAX)];
-    (
-        number(),
-        number(),
-        number(),
-        wait(),
-        any::<bool>(),
-        prop::option::of(wait()),
-    )
-        .prop_map(|(limit, used, remaining, reset_ms, violated, retry_ms)| Outcome {
+    (number(), number(), number(), wait(), any::<bool>(), prop::option::of(wait())).prop_map(
+        |(limit, used, remaining, reset_ms, violated, retry_ms)| Outcome {
             limit,
             used,
             remaining,
@@ -541,7 +428,8 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
             violated,
             retry_after: retry_ms.filter(|_| violated).map(Millis),
             delay: Millis::ZERO,
-        })
+        },
+    )
 }
 
 fn modes() -> impl Strategy<Value = Mode> {

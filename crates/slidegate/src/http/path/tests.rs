@@ -2,15 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const STRICT: PathRules = PathRules {
-    merge_slashes: true,
-    trailing_slash: TrailingSlash::Strict,
-};
+const STRICT: PathRules = PathRules { merge_slashes: true, trailing_slash: TrailingSlash::Strict };
 
-const LITERAL: PathRules = PathRules {
-    merge_slashes: false,
-    trailing_slash: TrailingSlash::Strict,
-};
+const LITERAL: PathRules = PathRules { merge_slashes: false, trailing_slash: TrailingSlash::Strict };
 
 fn normal(path: &str) -> String {
     normalize(path, &PathRules::default()).unwrap().into_owned()
@@ -45,15 +39,9 @@ fn an_encoded_slash_stays_apart() {
 // R146: %zz is an error to be answered with 400, never a panic.
 #[test]
 fn a_percent_sign_needs_two_digits() {
-    for (path, at) in [
-        ("/%zz", 1),
-        ("/abc%", 4),
-        ("/a%4", 2),
-        ("/%41%4g", 4),
-        ("/é%", 3),
-        ("/%é", 1),
-        ("/%+4", 1),
-    ] {
+    for (path, at) in
+        [("/%zz", 1), ("/abc%", 4), ("/a%4", 2), ("/%41%4g", 4), ("/é%", 3), ("/%é", 1), ("/%+4", 1)]
+    {
         let error = normalize(path, &PathRules::default()).unwrap_err();
         assert_eq!(error, PathError::Percent { at }, "{path}");
         assert!(error.to_string().contains(&format!("byte {at} ")));
@@ -77,11 +65,7 @@ fn bytes_that_are_no_text_stay_encoded_in_upper_case() {
 #[test]
 fn control_characters_are_refused() {
     for path in ["/%00", "/a%0d%0ab", "/%7F", "/%1f", "/\n", "/a\0b", "/%c2%85"] {
-        assert_eq!(
-            normalize(path, &PathRules::default()),
-            Err(PathError::Control),
-            "{path:?}"
-        );
+        assert_eq!(normalize(path, &PathRules::default()), Err(PathError::Control), "{path:?}");
     }
 }
 
@@ -94,10 +78,7 @@ fn a_trailing_slash_is_ignored_unless_configured() {
     assert_eq!(by(&STRICT, "/r/"), "/r/");
     assert_eq!(by(&STRICT, "/r"), "/r");
     assert_eq!(by(&STRICT, "/r//"), "/r/");
-    let unmerged = PathRules {
-        merge_slashes: false,
-        ..PathRules::default()
-    };
+    let unmerged = PathRules { merge_slashes: false, ..PathRules::default() };
     assert_eq!(by(&unmerged, "/r///"), "/r");
     assert_eq!(by(&unmerged, "//"), "/");
 }
@@ -169,44 +150,24 @@ fn what_requests_have_instead_of_a_path() {
     assert_eq!(normal(""), "/");
     assert_eq!(normal("*"), "*");
     for path in ["login", "http://a/login", "a:443", "%2Flogin", "*/", "\\login"] {
-        assert_eq!(
-            normalize(path, &PathRules::default()),
-            Err(PathError::Relative),
-            "{path}"
-        );
+        assert_eq!(normalize(path, &PathRules::default()), Err(PathError::Relative), "{path}");
     }
 }
 
 #[test]
 fn a_path_in_normal_form_is_not_copied() {
-    for path in [
-        "/",
-        "*",
-        "",
-        "/login",
-        "/login/",
-        "/login?x=1",
-        "/.well-known/a",
-        "/a;b=c/@d/~e",
-    ] {
+    for path in ["/", "*", "", "/login", "/login/", "/login?x=1", "/.well-known/a", "/a;b=c/@d/~e"] {
         let normal = normalize(path, &PathRules::default()).unwrap();
         assert!(matches!(normal, Cow::Borrowed(_)), "{path}");
     }
-    assert!(matches!(
-        normalize("/login/", &STRICT),
-        Ok(Cow::Borrowed("/login/"))
-    ));
+    assert!(matches!(normalize("/login/", &STRICT), Ok(Cow::Borrowed("/login/"))));
     assert!(matches!(normalize("//a//", &LITERAL), Ok(Cow::Borrowed("//a//"))));
 }
 
 fn rules() -> impl Strategy<Value = PathRules> {
     (any::<bool>(), any::<bool>()).prop_map(|(merge_slashes, strict)| PathRules {
         merge_slashes,
-        trailing_slash: if strict {
-            TrailingSlash::Strict
-        } else {
-            TrailingSlash::Ignore
-        },
+        trailing_slash: if strict { TrailingSlash::Strict } else { TrailingSlash::Ignore },
     })
 }
 
