@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::http::samples::{Clocked, limiter};
+use crate::{Policy, RequestFacts};
 
 const STRICT: PathRules = PathRules { merge_slashes: true, trailing_slash: TrailingSlash::Strict };
 
@@ -162,6 +164,45 @@ fn a_path_in_normal_form_is_not_copied() {
     }
     assert!(matches!(normalize("/login/", &STRICT), Ok(Cow::Borrowed("/login/"))));
     assert!(matches!(normalize("//a//", &LITERAL), Ok(Cow::Borrowed("//a//"))));
+}
+
+/// How many of these requests, each of a route and a path, pass a limit of five by this part of the request.
+async fn passed(key: &str, requests: impl IntoIterator<Item = (&str, String)>) -> usize {
+    let policy = Policy::builder("p").limits("5/h").key(key).build().unwrap();
+    let (_, limiter): (_, Clocked) = limiter([policy]);
+    let mut passed = 0;
+    for (route, raw_path) in requests {
+        let facts = RequestFacts {
+            method: &http::Method::GET,
+            headers: &http::HeaderMap::new(),
+            path: &normal(&raw_path),
+            query: None,
+            host: None,
+            route: Some(route),
+            path_params: &[],
+            client: None,
+        };
+        let decision = limiter.check_request(&["p".into()], &facts).await.unwrap();
+        passed += usize::from(decision.is_allowed());
+    }
+    passed
+}
+
+// R146, R147, R149: fourteen spellings of one path were fourteen quotas.
+#[tokio::test]
+async fn all_spellings_of_a_path_share_one_counter() {
+    let spellings = ["/login", "/%6cogin", "/%6Cogin", "//login", "/./login", "/a/../login", "/login/"];
+    let queries = (1..=100).map(|number| format!("/login?x={number}"));
+    let all = spellings.map(String::from).into_iter().chain(queries);
+    assert_eq!(passed("{path}", all.map(|path| ("/login", path))).await, 5);
+}
+
+// R150: keyed by the raw path, each id was a counter of its own.
+#[tokio::test]
+async fn all_paths_of_a_route_share_one_counter() {
+    let users = || (1..=100).map(|id| ("/users/{id}", format!("/users/{id}")));
+    assert_eq!(passed("{route}", users()).await, 5);
+    assert_eq!(passed("{path}", users()).await, 100);
 }
 
 fn rules() -> impl Strategy<Value = PathRules> {
