@@ -144,6 +144,13 @@ async fn nothing_used_has_no_reset() {
     assert_eq!(text(&fields(&used), "ratelimit").unwrap(), r#""p";r=4;t=1"#);
 }
 
+// A queue whose wait is short has room for all its permits, though it is not empty yet.
+#[test]
+fn a_queue_with_all_its_room_has_no_reset() {
+    let decision = decision(Mode::Normal, [(policy("p", "5/m"), vec![passed(5, 0, 700)])]);
+    assert_eq!(text(&fields(&decision), "ratelimit").unwrap(), r#""p";r=5"#);
+}
+
 #[tokio::test]
 async fn without_a_policy_there_are_no_fields() {
     let (_, limiter) = limiter([policy("p", "5/10s")]);
@@ -308,6 +315,7 @@ async fn a_limit_of_zero_gives_no_time_to_come_back_at() {
     let both = limiter.check_all(&[Ask::new("p", &[]), Ask::new("closed", &[])]).await.unwrap();
     assert_eq!(text(&fields(&both), "ratelimit").unwrap(), r#""p";r=0;t=60, "closed";r=0"#);
     assert_eq!(text(&fields(&both), "retry-after"), None);
+    assert_eq!(legacy(&both, Legacy::Delta), [Some("0".into()), Some("0".into()), None]);
 }
 
 /// What a policy says after `hits`, each at a second, when a check at the given second finds its limit
