@@ -8,6 +8,7 @@ pub use slidegate_core::decision::{Mode, Outcome};
 use slidegate_core::limit::Limit;
 use slidegate_core::time::Millis;
 
+use crate::http::fields::LimitText;
 use crate::policy::Policy;
 
 /// The answer to a check of one or several policies. Denied is a value, never an error.
@@ -43,6 +44,8 @@ pub struct LimitState<'a> {
     pub limit: &'a Limit,
     /// The numbers.
     pub outcome: &'a Outcome,
+    /// The parts of its fields that never change.
+    pub(crate) text: &'a LimitText,
 }
 
 impl LimitState<'_> {
@@ -86,6 +89,7 @@ impl Decision {
                 name: limit.public_name(),
                 limit: limit.limit(),
                 outcome,
+                text: limit.text(),
             })
         })
     }

@@ -36,16 +36,18 @@ pub struct Client {
 }
 
 impl<'a> RequestFacts<'a> {
-    /// A header's value: its lines joined by `, `, as RFC 9110 reads them. `None` when there is no line.
+    /// A header's value: its lines joined by `, `, as RFC 9110 reads them, and those of `Cookie` by `; `,
+    /// since HTTP/2 may send each pair on a line of its own. `None` when there is no line.
     pub fn header(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         let mut lines = self.headers.get_all(name).iter();
         let first = lines.next()?.as_bytes();
         let Some(second) = lines.next() else {
             return Some(Cow::Borrowed(first));
         };
+        let between = if name.eq_ignore_ascii_case("cookie") { b"; " } else { b", " };
         let mut joined = first.to_vec();
         for line in std::iter::once(second).chain(lines) {
-            joined.extend_from_slice(b", ");
+            joined.extend_from_slice(between);
             joined.extend_from_slice(line.as_bytes());
         }
         Some(Cow::Owned(joined))
@@ -109,3 +111,6 @@ impl std::fmt::Display for Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

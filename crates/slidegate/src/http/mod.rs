@@ -1,7 +1,19 @@
 //! HTTP, as every door speaks it: who the client is, which path a request means, and what an answer says.
+//!
+//! * [`client_ip`] finds the client's address behind proxies, and refuses to be told it by the client.
+//! * [`path`] writes a path in the one way in which limits are matched, so that none is dodged by spelling.
+//! * [`fields`] tells a client where it stands: `RateLimit-Policy`, `RateLimit`, `Retry-After`.
+//! * [`answer`] makes whole answers for requests that do not go on.
+//!
+//! Gateway, API and middleware all call these, so that one rule holds at every door. Nothing here does IO
+//! or reads a clock.
 
+pub mod answer;
 pub mod client_ip;
+pub mod fields;
 pub mod path;
+#[cfg(test)]
+mod samples;
 
 /// Which header fields answers carry beside `RateLimit` and `RateLimit-Policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

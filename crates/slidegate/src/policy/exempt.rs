@@ -41,3 +41,6 @@ impl Exempt {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;

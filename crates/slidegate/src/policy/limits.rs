@@ -5,6 +5,8 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use slidegate_core::limit::Limit;
 
+use crate::http::fields::LimitText;
+
 /// A limit of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedLimit {
@@ -12,6 +14,7 @@ pub struct NamedLimit {
     public_name: Arc<str>,
     id: u64,
     limit: Limit,
+    text: LimitText,
 }
 
 impl NamedLimit {
@@ -19,14 +22,15 @@ impl NamedLimit {
     /// store, and by the policy's name in answers.
     pub(super) fn new(policy: &str, name: Option<&str>, position: usize, count: usize, limit: Limit) -> Self {
         let store_name: Arc<str> = name.map_or_else(|| position.to_string().into(), Into::into);
-        let public_name = match name {
+        let public_name: Arc<str> = match name {
             Some(name) => name.into(),
             None if count == 1 => policy.into(),
             None => format!("{policy}-{position}").into(),
         };
         let digest = Sha256::digest(store_name.as_bytes());
         let id = digest.iter().take(8).fold(0, |id, byte| (id << 8) | u64::from(*byte));
-        Self { store_name, public_name, id, limit }
+        let text = LimitText::new(&public_name, &limit);
+        Self { store_name, public_name, id, limit, text }
     }
 
     /// The name that its counters go by in the store: its own, or its position. Renaming a limit starts it
@@ -48,6 +52,11 @@ impl NamedLimit {
     /// The limit itself.
     pub const fn limit(&self) -> &Limit {
         &self.limit
+    }
+
+    /// What answers say about it whoever asks.
+    pub(crate) const fn text(&self) -> &LimitText {
+        &self.text
     }
 }
 

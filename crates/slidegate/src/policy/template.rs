@@ -78,16 +78,15 @@ impl std::str::FromStr for Template {
     type Err = TemplateError;
 
     fn from_str(text: &str) -> Result<Self, TemplateError> {
+        if text.is_empty() {
+            return fail(0, format!("a key template is empty: write {SOURCES} in braces, or a text"));
+        }
         if text.len() > TEMPLATE_LEN_MAX {
-            return fail(TEMPLATE_LEN_MAX, format!("a key template has at most {TEMPLATE_LEN_MAX} bytes"));
+            let at = text.floor_char_boundary(TEMPLATE_LEN_MAX);
+            return fail(at, format!("a key template has at most {TEMPLATE_LEN_MAX} bytes"));
         }
         let Some((before, rest)) = text.split_once('{') else {
-            return match text.find('}') {
-                Some(at) => fail(at, "a `}` without its `{`"),
-                None => {
-                    Ok(Self { name: text.into(), before: text.into(), after: "".into(), placeholder: None })
-                }
-            };
+            return parse_literal(text);
         };
         if let Some(at) = before.find('}') {
             return fail(at, "a `}` without its `{`");
@@ -105,6 +104,19 @@ impl std::str::FromStr for Template {
         let name = if bare { inner.into() } else { text.into() };
         Ok(Self { name, before: before.into(), after: after.into(), placeholder: Some(placeholder) })
     }
+}
+
+/// Text that is the same for every request.
+fn parse_literal(text: &str) -> Result<Template, TemplateError> {
+    if let Some(at) = text.find('}') {
+        return fail(at, "a `}` without its `{`");
+    }
+    // Hardly meant, and dangerous: all clients would share one counter.
+    if parse_placeholder(text, 0).is_ok() {
+        let message = format!("`{text}` without braces is the same for every request: write {{{text}}}");
+        return fail(0, message);
+    }
+    Ok(Template { name: text.into(), before: text.into(), after: "".into(), placeholder: None })
 }
 
 fn parse_placeholder(inner: &str, start: usize) -> Result<Placeholder, TemplateError> {
