@@ -44,16 +44,7 @@ pub struct Terms {
 impl<'a> Charge<'a> {
     /// A charge that has not been decided.
     pub fn new(state: &'a mut State, limit: &'a Limit, cost: Cost, group: u16, terms: Terms) -> Self {
-        Self {
-            state,
-            limit,
-            cost,
-            group,
-            terms,
-            outcome: Outcome::default(),
-            receipt: None,
-            room: 0,
-        }
+        Self { state, limit, cost, group, terms, outcome: Outcome::default(), receipt: None, room: 0 }
     }
 }
 
@@ -74,29 +65,15 @@ pub fn decide(now: Now, times: u32, charges: &mut [Charge<'_>]) -> u32 {
         let group = charges[index].group;
         let concerns = |charge: &Charge<'_>| charge.group == group;
         let room = common_room(charges, times, concerns);
-        let never = charges
-            .iter()
-            .any(|charge| charge.never() && (concerns(charge) || !charge.terms.shadow));
-        charges[index].settle(
-            now,
-            times,
-            granted,
-            Group {
-                room,
-                counts_denied: !never,
-            },
-        );
+        let never = charges.iter().any(|charge| charge.never() && (concerns(charge) || !charge.terms.shadow));
+        charges[index].settle(now, times, granted, Group { room, counts_denied: !never });
     }
     granted
 }
 
 /// How many of `times` checks the chosen counters all have room for.
 fn common_room(charges: &[Charge<'_>], times: u32, chosen: impl Fn(&Charge<'_>) -> bool) -> u32 {
-    charges
-        .iter()
-        .filter(|charge| chosen(charge))
-        .map(|charge| charge.room)
-        .fold(times, u32::min)
+    charges.iter().filter(|charge| chosen(charge)).map(|charge| charge.room).fold(times, u32::min)
 }
 
 /// What the counters of one policy come to together.
@@ -120,11 +97,7 @@ impl Charge<'_> {
         // Of checks decided one after another, the first `granted` pass. The group refuses those after its
         // room is spent; room that is left when the others refuse stays, so then it refuses none.
         let refuses = group.room < times && group.room <= granted;
-        let delay = if taken > 0 {
-            self.state.delay(now, self.limit)
-        } else {
-            Millis::ZERO
-        };
+        let delay = if taken > 0 { self.state.delay(now, self.limit) } else { Millis::ZERO };
         let units = taken.saturating_mul(self.cost);
         if units > 0 {
             self.receipt = Some(self.state.charge(now, self.limit, units));
@@ -134,10 +107,7 @@ impl Charge<'_> {
             self.state.charge(now, self.limit, penalty);
         }
         let refused = refuses && self.room == group.room;
-        self.outcome = Outcome {
-            delay,
-            ..self.state.outcome(now, self.limit, self.cost, refused)
-        };
+        self.outcome = Outcome { delay, ..self.state.outcome(now, self.limit, self.cost, refused) };
     }
 }
 

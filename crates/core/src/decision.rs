@@ -52,15 +52,8 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode, in the order of the metrics.
-    pub const ALL: [Self; 7] = [
-        Self::Normal,
-        Self::Cached,
-        Self::Leased,
-        Self::Local,
-        Self::AllowAll,
-        Self::DenyAll,
-        Self::Full,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Normal, Self::Cached, Self::Leased, Self::Local, Self::AllowAll, Self::DenyAll, Self::Full];
 
     /// The name in answers and metrics.
     pub const fn name(self) -> &'static str {

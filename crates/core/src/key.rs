@@ -26,10 +26,7 @@ pub struct Key {
 
 impl Key {
     /// The key without parts: one counter for the whole policy.
-    pub const EMPTY: Self = Self {
-        len: 0,
-        bytes: [0; KEY_LEN_MAX],
-    };
+    pub const EMPTY: Self = Self { len: 0, bytes: [0; KEY_LEN_MAX] };
 
     /// A key from its parts, in order.
     pub fn from_parts<'a>(parts: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
@@ -82,11 +79,7 @@ pub struct KeyBuilder {
 
 impl Default for KeyBuilder {
     fn default() -> Self {
-        Self {
-            key: Key::EMPTY,
-            hash: None,
-            first: true,
-        }
+        Self { key: Key::EMPTY, hash: None, first: true }
     }
 }
 
@@ -120,15 +113,27 @@ impl KeyBuilder {
     }
 
     fn push_escaped(&mut self, text: &[u8]) {
-        for &byte in text {
-            if is_plain(byte) {
-                self.push(byte);
-            } else {
-                let [high, low] = hex(byte);
-                self.push(b'%');
-                self.push(high);
-                self.push(low);
+        let mut rest = text;
+        while !rest.is_empty() {
+            let plain = rest.iter().take_while(|byte| is_plain(**byte)).count();
+            self.push_all(&rest[..plain]);
+            rest = &rest[plain..];
+            if let Some((byte, after)) = rest.split_first() {
+                let [high, low] = hex(*byte);
+                self.push_all(&[b'%', high, low]);
+                rest = after;
             }
+        }
+    }
+
+    /// Most texts are plain and fit: one copy.
+    fn push_all(&mut self, text: &[u8]) {
+        let len = usize::from(self.key.len);
+        if let Some(space) = self.key.bytes.get_mut(len..len + text.len()) {
+            space.copy_from_slice(text);
+            self.key.len += text.len() as u8;
+        } else {
+            text.iter().for_each(|byte| self.push(*byte));
         }
     }
 
@@ -141,9 +146,21 @@ impl KeyBuilder {
     }
 }
 
+/// Bytes that stand for themselves, as a table: keys are built on the hot path.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let it = byte as u8;
+        plain[byte] = it.is_ascii_alphanumeric()
+            || matches!(it, b'-' | b'.' | b'_' | b'~' | b':' | b'/' | b'@' | b'+' | b',');
+        byte += 1;
+    }
+    plain
+};
+
 const fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'/' | b'@' | b'+' | b',')
+    PLAIN[byte as usize]
 }
 
 const fn hex(byte: u8) -> [u8; 2] {
@@ -166,10 +183,7 @@ mod tests {
     #[test]
     fn keys_can_be_read() {
         assert_eq!(key(&[]).as_str(), "");
-        assert_eq!(
-            key(&[("client_ip", "203.0.113.7")]).as_str(),
-            "client_ip=203.0.113.7"
-        );
+        assert_eq!(key(&[("client_ip", "203.0.113.7")]).as_str(), "client_ip=203.0.113.7");
         assert_eq!(
             key(&[("client_ip", "2001:db8::/64"), ("header:x-user", "a b")]).as_str(),
             "client_ip=2001:db8::/64&header:x-user=a%20b"

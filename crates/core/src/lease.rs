@@ -37,11 +37,7 @@ impl LeaseSpan {
 
     /// The window to count at `now_ms`: W + l while leased permits may lie in it, else W.
     pub const fn window_at(&self, now_ms: u64, window: Millis) -> Millis {
-        if self.covers(now_ms, window) {
-            Millis(window.0.saturating_add(self.longest.0))
-        } else {
-            window
-        }
+        if self.covers(now_ms, window) { Millis(window.0.saturating_add(self.longest.0)) } else { window }
     }
 
     /// The millisecond from which a permit charged at `at_ms` no longer counts: W + l later, or as soon as

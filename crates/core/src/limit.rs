@@ -128,14 +128,12 @@ pub enum LimitError {
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Permits { permits } => write!(
-                f,
-                "{permits} permits are too many: write a whole number from 0 to {PERMITS_MAX}"
-            ),
-            Self::Window { window } => write!(
-                f,
-                "a window of {window} is out of range: write one from 1ms to 366d"
-            ),
+            Self::Permits { permits } => {
+                write!(f, "{permits} permits are too many: write a whole number from 0 to {PERMITS_MAX}")
+            }
+            Self::Window { window } => {
+                write!(f, "a window of {window} is out of range: write one from 1ms to 366d")
+            }
             Self::SlidingLogTooLong { permits } => write!(
                 f,
                 "sliding_log keeps one entry for each permit, and {permits} are too many: write at most {SLIDING_LOG_PERMITS_MAX}, or use sliding_window"
@@ -148,18 +146,16 @@ impl fmt::Display for LimitError {
                 f,
                 "a resolution of {resolution} needs more than {RESOLUTION_ENTRIES_MAX} entries for each key: write auto, or at least {finest}"
             ),
-            Self::Burst { burst } => write!(
-                f,
-                "a burst of {burst} is out of range: write a whole number from 1 to {PERMITS_MAX}"
-            ),
+            Self::Burst { burst } => {
+                write!(f, "a burst of {burst} is out of range: write a whole number from 1 to {PERMITS_MAX}")
+            }
             Self::BurstRefill { burst } => write!(
                 f,
                 "a burst of {burst} takes more than 366d to refill at this rate: write a smaller one"
             ),
-            Self::MaxDelay { max_delay } => write!(
-                f,
-                "a max_delay of {max_delay} is out of range: write one of at most 366d"
-            ),
+            Self::MaxDelay { max_delay } => {
+                write!(f, "a max_delay of {max_delay} is out of range: write one of at most 366d")
+            }
         }
     }
 }
@@ -179,11 +175,7 @@ impl Limit {
             return Err(LimitError::Window { window });
         }
         #[expect(clippy::cast_possible_truncation, reason = "checked above")]
-        Ok(Self {
-            permits: permits as u32,
-            window,
-            algorithm: Algorithm::SLIDING_WINDOW,
-        })
+        Ok(Self { permits: permits as u32, window, algorithm: Algorithm::SLIDING_WINDOW })
     }
 
     /// The same permits and window under another algorithm.
@@ -192,14 +184,10 @@ impl Limit {
     /// [`LimitError`] where the algorithm can't hold to these numbers.
     pub fn with_algorithm(self, algorithm: Algorithm) -> Result<Self, LimitError> {
         match algorithm {
-            Algorithm::SlidingWindow {
-                resolution: Some(resolution),
-            } => self.check_resolution(resolution)?,
+            Algorithm::SlidingWindow { resolution: Some(resolution) } => self.check_resolution(resolution)?,
             Algorithm::SlidingWindow { resolution: None } | Algorithm::FixedWindow => {}
             Algorithm::SlidingLog if self.permits > SLIDING_LOG_PERMITS_MAX => {
-                return Err(LimitError::SlidingLogTooLong {
-                    permits: self.permits,
-                });
+                return Err(LimitError::SlidingLogTooLong { permits: self.permits });
             }
             Algorithm::SlidingLog => {}
             Algorithm::TokenBucket { burst } => self.check_burst(burst)?,
@@ -213,10 +201,7 @@ impl Limit {
 
     fn check_resolution(&self, resolution: Millis) -> Result<(), LimitError> {
         if resolution.0 == 0 || resolution > self.window {
-            return Err(LimitError::Resolution {
-                resolution,
-                window: self.window,
-            });
+            return Err(LimitError::Resolution { resolution, window: self.window });
         }
         let entries = u64::from(self.permits).min(self.window.0 / resolution.0);
         let most = u64::from(RESOLUTION_ENTRIES_MAX);
@@ -275,9 +260,9 @@ impl fmt::Display for Limit {
         write!(f, "{}/{}", self.permits, self.window)?;
         match self.algorithm {
             Algorithm::SlidingWindow { resolution: None } => Ok(()),
-            Algorithm::SlidingWindow {
-                resolution: Some(resolution),
-            } => write!(f, " resolution {resolution}"),
+            Algorithm::SlidingWindow { resolution: Some(resolution) } => {
+                write!(f, " resolution {resolution}")
+            }
             Algorithm::SlidingLog | Algorithm::FixedWindow => write!(f, " {}", self.algorithm.name()),
             Algorithm::TokenBucket { burst } => write!(f, " token_bucket burst {burst}"),
             Algorithm::LeakyBucket { max_delay } => write!(f, " leaky_bucket max_delay {max_delay}"),

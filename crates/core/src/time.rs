@@ -24,11 +24,7 @@ impl Now {
 
     /// An instant from microseconds since the Unix epoch; any `u64`, saturating at [`Now::MAX`].
     pub const fn from_micros(micros: u64) -> Self {
-        if micros < Self::MAX.0 {
-            Self(micros)
-        } else {
-            Self::MAX
-        }
+        if micros < Self::MAX.0 { Self(micros) } else { Self::MAX }
     }
 
     /// An instant from milliseconds since the Unix epoch; any `u64`, saturating at [`Now::MAX`].
@@ -84,21 +80,12 @@ impl From<Millis> for core::time::Duration {
 }
 
 /// Units of the duration grammar, longest first, with their milliseconds.
-const UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Written as the largest unit that divides it: `90s`, `1h`, `1500ms`.
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS
-            .iter()
-            .find(|(_, ms)| self.0 != 0 && self.0.is_multiple_of(*ms))
-        {
+        match UNITS.iter().find(|(_, ms)| self.0 != 0 && self.0.is_multiple_of(*ms)) {
             Some((unit, ms)) => write!(f, "{}{unit}", self.0 / ms),
             None => write!(f, "0ms"),
         }
@@ -137,15 +124,13 @@ impl DurationError {
 impl fmt::Display for DurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoNumber { .. } => write!(
-                f,
-                "a duration starts with a whole number, as in 200ms, 1s, 5m, 1h, 1d"
-            ),
+            Self::NoNumber { .. } => {
+                write!(f, "a duration starts with a whole number, as in 200ms, 1s, 5m, 1h, 1d")
+            }
             Self::TooLong { .. } => write!(f, "the duration is too long to count in milliseconds"),
-            Self::Unit { .. } => write!(
-                f,
-                "a duration ends with one of the units ms, s, m, h, d, as in 200ms or 5m"
-            ),
+            Self::Unit { .. } => {
+                write!(f, "a duration ends with one of the units ms, s, m, h, d, as in 200ms or 5m")
+            }
         }
     }
 }
@@ -162,15 +147,10 @@ impl FromStr for Millis {
         if number.is_empty() {
             return Err(DurationError::NoNumber { at: 0 });
         }
-        let (_, ms) = UNITS
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .ok_or(DurationError::Unit { at: digits })?;
+        let (_, ms) =
+            UNITS.iter().find(|(name, _)| *name == unit).ok_or(DurationError::Unit { at: digits })?;
         let number: u64 = number.parse().map_err(|_| DurationError::TooLong { at: 0 })?;
-        number
-            .checked_mul(*ms)
-            .map(Millis)
-            .ok_or(DurationError::TooLong { at: 0 })
+        number.checked_mul(*ms).map(Millis).ok_or(DurationError::TooLong { at: 0 })
     }
 }
 
@@ -181,20 +161,8 @@ mod tests {
 
     #[test]
     fn charged_at_the_ceiling_and_expired_at_the_floor() {
-        assert_eq!(
-            (
-                Now::from_micros(1_500).floor_ms(),
-                Now::from_micros(1_500).ceil_ms()
-            ),
-            (1, 2)
-        );
-        assert_eq!(
-            (
-                Now::from_micros(2_000).floor_ms(),
-                Now::from_micros(2_000).ceil_ms()
-            ),
-            (2, 2)
-        );
+        assert_eq!((Now::from_micros(1_500).floor_ms(), Now::from_micros(1_500).ceil_ms()), (1, 2));
+        assert_eq!((Now::from_micros(2_000).floor_ms(), Now::from_micros(2_000).ceil_ms()), (2, 2));
     }
 
     #[test]
@@ -222,14 +190,8 @@ mod tests {
         assert_eq!("1.5s".parse::<Millis>(), Err(DurationError::Unit { at: 1 }));
         assert_eq!("10".parse::<Millis>(), Err(DurationError::Unit { at: 2 }));
         assert_eq!("10 s".parse::<Millis>(), Err(DurationError::Unit { at: 2 }));
-        assert_eq!(
-            "18446744073709551616ms".parse::<Millis>(),
-            Err(DurationError::TooLong { at: 0 })
-        );
-        assert_eq!(
-            "18446744073709551615d".parse::<Millis>(),
-            Err(DurationError::TooLong { at: 0 })
-        );
+        assert_eq!("18446744073709551616ms".parse::<Millis>(), Err(DurationError::TooLong { at: 0 }));
+        assert_eq!("18446744073709551615d".parse::<Millis>(), Err(DurationError::TooLong { at: 0 }));
     }
 
     #[test]

@@ -20,10 +20,6 @@ pub const CLAMP_MAX: Millis = Millis(10_000);
 /// Whether stored time must be moved back, given its newest instant and the instant at which a charge would
 /// be made now, both in milliseconds. If not, it is not ahead, or so little that it is clamped.
 pub const fn must_shift(newest_ms: u64, natural_ms: u64, window: Millis) -> bool {
-    let clamp = if window.0 < CLAMP_MAX.0 {
-        window.0
-    } else {
-        CLAMP_MAX.0
-    };
+    let clamp = if window.0 < CLAMP_MAX.0 { window.0 } else { CLAMP_MAX.0 };
     newest_ms.saturating_sub(natural_ms) > clamp
 }

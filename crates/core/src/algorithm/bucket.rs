@@ -42,14 +42,7 @@ pub struct Bucket {
 
 impl Bucket {
     pub(super) const fn new(epoch: u32) -> Self {
-        Self {
-            drained_ms: 0,
-            remainder: 0,
-            window_ms: 1,
-            settled: Now::from_micros(0),
-            backlog: 0,
-            epoch,
-        }
+        Self { drained_ms: 0, remainder: 0, window_ms: 1, settled: Now::from_micros(0), backlog: 0, epoch }
     }
 
     pub(super) const fn backlog(&self) -> u32 {
@@ -194,10 +187,7 @@ impl Bucket {
     /// Time until a check of `cost` behind `ahead` permits waits no longer than `max_delay`, and the backlog
     /// can be counted with it.
     fn queues_after(&self, now: Now, limit: &Limit, max_delay: Millis, ahead: u32, cost: Cost) -> Millis {
-        let waits = self
-            .drained_after(now, limit, ahead)
-            .0
-            .saturating_sub(max_delay.0);
+        let waits = self.drained_after(now, limit, ahead).0.saturating_sub(max_delay.0);
         let over = (u64::from(ahead) + u64::from(cost)).saturating_sub(u64::from(u32::MAX));
         let over = u32::try_from(over).unwrap_or(u32::MAX);
         self.drained_after(now, limit, over).max(Millis(waits))
@@ -212,8 +202,7 @@ impl Bucket {
         if limit.permits() == 0 {
             return self.drained_ms + WINDOW_MAX.0;
         }
-        self.drained_ms
-            .saturating_add(self.time_to_drain(limit, self.backlog))
+        self.drained_ms.saturating_add(self.time_to_drain(limit, self.backlog))
     }
 
     /// Time from the floor of `now` until `permits` of the backlog have drained, rounded up.

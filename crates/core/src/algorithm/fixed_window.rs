@@ -24,11 +24,7 @@ pub struct FixedWindow {
 
 impl FixedWindow {
     pub(super) const fn new(epoch: u32) -> Self {
-        Self {
-            charged_ms: 0,
-            used: 0,
-            epoch,
-        }
+        Self { charged_ms: 0, used: 0, epoch }
     }
 
     pub(super) const fn used(&self) -> u32 {
@@ -67,11 +63,7 @@ impl FixedWindow {
 
     pub(super) fn retry_after(&self, now: Now, limit: &Limit, cost: Cost) -> Millis {
         let fits = u64::from(self.used) + u64::from(cost) <= u64::from(limit.permits());
-        if fits {
-            Millis::ZERO
-        } else {
-            self.ends_after(now, limit)
-        }
+        if fits { Millis::ZERO } else { self.ends_after(now, limit) }
     }
 
     pub(super) const fn ends_after(&self, now: Now, limit: &Limit) -> Millis {
@@ -86,11 +78,7 @@ impl FixedWindow {
     /// The time that counts: a clock that went back a little stands still until it has caught up.
     const fn time(&self, now: Now) -> u64 {
         let now = now.floor_ms();
-        if now > self.charged_ms {
-            now
-        } else {
-            self.charged_ms
-        }
+        if now > self.charged_ms { now } else { self.charged_ms }
     }
 }
 

@@ -120,11 +120,7 @@ impl State {
     pub fn charge(&mut self, now: Now, limit: &Limit, units: u32) -> Receipt {
         let units = units.min(u32::MAX - self.used());
         if units == 0 {
-            return Receipt {
-                epoch: self.epoch(),
-                at_ms: 0,
-                units,
-            };
+            return Receipt { epoch: self.epoch(), at_ms: 0, units };
         }
         let at_ms = match self {
             Self::TickLog(log) => log.charge(now, limit, units),
@@ -132,11 +128,7 @@ impl State {
             Self::FixedWindow(window) => window.charge(now, units),
             Self::Bucket(bucket) => bucket.charge(now, limit, units),
         };
-        Receipt {
-            epoch: self.epoch(),
-            at_ms,
-            units,
-        }
+        Receipt { epoch: self.epoch(), at_ms, units }
     }
 
     /// Gives back up to `units` of the admission that `receipt` names, never more than it still holds.
@@ -168,11 +160,7 @@ impl State {
             remaining: self.room(limit, 1).min(capacity),
             reset_after: self.reset_after(now, limit),
             violated: refused,
-            retry_after: if refused {
-                self.retry_after(now, limit, cost)
-            } else {
-                None
-            },
+            retry_after: if refused { self.retry_after(now, limit, cost) } else { None },
             delay: Millis::ZERO,
         }
     }

@@ -26,12 +26,7 @@ pub struct SortedLog {
 
 impl SortedLog {
     pub(super) const fn new(epoch: u32) -> Self {
-        Self {
-            entries: VecDeque::new(),
-            last_ms: 0,
-            used: 0,
-            epoch,
-        }
+        Self { entries: VecDeque::new(), last_ms: 0, used: 0, epoch }
     }
 
     pub(super) const fn used(&self) -> u32 {
@@ -60,9 +55,7 @@ impl SortedLog {
         let shift = self.last_ms - (now.ceil_ms() + u64::from(!one_tick));
         self.epoch = self.epoch.wrapping_add(1);
         self.last_ms -= shift;
-        self.entries
-            .iter_mut()
-            .for_each(|(at, _)| *at = at.saturating_sub(shift));
+        self.entries.iter_mut().for_each(|(at, _)| *at = at.saturating_sub(shift));
     }
 
     pub(super) fn charge(&mut self, now: Now, units: u32) -> u64 {

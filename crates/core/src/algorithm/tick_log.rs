@@ -78,15 +78,7 @@ struct Entry {
 
 impl TickLog {
     pub(super) const fn new(epoch: u32) -> Self {
-        Self {
-            older: Ring::new(),
-            lease: None,
-            last_tick: 0,
-            r_ms: 1,
-            used: 0,
-            newest: 0,
-            epoch,
-        }
+        Self { older: Ring::new(), lease: None, last_tick: 0, r_ms: 1, used: 0, newest: 0, epoch }
     }
 
     pub(super) const fn used(&self) -> u32 {
@@ -192,10 +184,7 @@ impl TickLog {
             match merged.back_mut() {
                 _ if tick == last_tick => self.newest += count,
                 Some(back) if back.tick == low_32(tick) => back.count += count,
-                _ => merged.push_back(Entry {
-                    tick: low_32(tick),
-                    count,
-                }),
+                _ => merged.push_back(Entry { tick: low_32(tick), count }),
             }
         }
         self.older = merged;
@@ -234,10 +223,7 @@ impl TickLog {
         let natural = self.natural_tick(now);
         if natural > self.last_tick {
             if self.newest > 0 {
-                self.older.push_back(Entry {
-                    tick: low_32(self.last_tick),
-                    count: self.newest,
-                });
+                self.older.push_back(Entry { tick: low_32(self.last_tick), count: self.newest });
                 self.newest = 0;
             }
             self.last_tick = natural;
@@ -263,21 +249,11 @@ impl TickLog {
     /// open for them: see [`crate::lease`]. Whether they fit is the caller's to ask first.
     pub fn lease(&mut self, now: Now, limit: &Limit, units: u32, length: Millis) -> Receipt {
         let units = units.min(u32::MAX - self.used);
-        let at_ms = if units > 0 {
-            self.charge(now, limit, units)
-        } else {
-            0
-        };
+        let at_ms = if units > 0 { self.charge(now, limit, units) } else { 0 };
         if units > 0 && length > Millis::ZERO {
-            self.lease
-                .get_or_insert_default()
-                .extend(at_ms, length.min(LEASE_MAX));
+            self.lease.get_or_insert_default().extend(at_ms, length.min(LEASE_MAX));
         }
-        Receipt {
-            epoch: self.epoch,
-            at_ms,
-            units,
-        }
+        Receipt { epoch: self.epoch, at_ms, units }
     }
 
     pub(super) fn refund(&mut self, at_ms: u64, units: u32) -> u32 {
@@ -286,11 +262,7 @@ impl TickLog {
             return 0;
         }
         let tick = at_ms / r_ms;
-        let count = if tick == self.last_tick {
-            Some(&mut self.newest)
-        } else {
-            self.older_count(tick)
-        };
+        let count = if tick == self.last_tick { Some(&mut self.newest) } else { self.older_count(tick) };
         let Some(count) = count else { return 0 };
         let units = units.min(*count);
         *count -= units;
@@ -330,8 +302,7 @@ impl TickLog {
     }
 
     pub(super) fn expires_at_ms(&self, limit: &Limit) -> u64 {
-        self.lease_span()
-            .leaves_at_ms(self.end_ms(self.last_tick), limit.window())
+        self.lease_span().leaves_at_ms(self.end_ms(self.last_tick), limit.window())
     }
 
     // --- ticks ---------------------------------------------------------------------------------------
@@ -339,11 +310,7 @@ impl TickLog {
     /// The tick that a charge at `now` falls into.
     const fn natural_tick(&self, now: Now) -> u64 {
         // The usual case, without a division.
-        if self.r_ms == 1 {
-            now.ceil_ms()
-        } else {
-            now.ceil_ms().div_ceil(self.r_ms as u64)
-        }
+        if self.r_ms == 1 { now.ceil_ms() } else { now.ceil_ms().div_ceil(self.r_ms as u64) }
     }
 
     /// The end of a tick in milliseconds.
@@ -367,19 +334,14 @@ fn wanted_r_ms(limit: &Limit, lease: Millis) -> u32 {
     let span = limit.window().0 + lease.0;
     let by_age = (span / AGE_TICKS_MAX + 1).next_power_of_two();
     let r_ms = match limit.algorithm() {
-        Algorithm::SlidingWindow {
-            resolution: Some(resolution),
-        } => resolution.0.max(by_age),
+        Algorithm::SlidingWindow { resolution: Some(resolution) } => resolution.0.max(by_age),
         _ if span.min(u64::from(limit.permits())) <= ENTRIES_TARGET => by_age,
         _ => 1 << (span / ENTRIES_TARGET).max(1).ilog2(),
     };
     u32::try_from(r_ms.min(R_ASKED_MAX_MS)).unwrap_or(u32::MAX)
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "ticks are kept modulo 2^32 on purpose"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "ticks are kept modulo 2^32 on purpose")]
 const fn low_32(tick: u64) -> u32 {
     tick as u32
 }

@@ -76,22 +76,13 @@ impl FromStr for Limit {
 pub fn parse_limit(text: &str) -> Result<Limit, ParseLimitError> {
     let start = text.len() - text.trim_start().len();
     let body = text.trim();
-    let fail = |at: usize, fault| {
-        Err(ParseLimitError {
-            at: start + at,
-            fault,
-        })
-    };
+    let fail = |at: usize, fault| Err(ParseLimitError { at: start + at, fault });
     if body.is_empty() {
         return fail(0, ParseLimitFault::Empty);
     }
     let Some((number, window)) = body.split_once('/') else {
         let digits = body.bytes().take_while(u8::is_ascii_digit).count();
-        let fault = if digits == 0 {
-            ParseLimitFault::Permits
-        } else {
-            ParseLimitFault::Slash
-        };
+        let fault = if digits == 0 { ParseLimitFault::Permits } else { ParseLimitFault::Slash };
         return fail(digits, fault);
     };
     let window_at = number.len() + 1 + (window.len() - window.trim_start().len());
@@ -130,15 +121,9 @@ pub fn parse_limits(text: &str) -> Result<Vec<Limit>, ParseLimitError> {
     let mut at = 0;
     for part in text.split(';') {
         if limits.len() == LIMITS_MAX {
-            return Err(ParseLimitError {
-                at,
-                fault: ParseLimitFault::TooMany,
-            });
+            return Err(ParseLimitError { at, fault: ParseLimitFault::TooMany });
         }
-        limits.push(parse_limit(part).map_err(|error| ParseLimitError {
-            at: at + error.at,
-            ..error
-        })?);
+        limits.push(parse_limit(part).map_err(|error| ParseLimitError { at: at + error.at, ..error })?);
         at += part.len() + 1;
     }
     Ok(limits)

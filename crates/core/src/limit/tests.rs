@@ -13,10 +13,7 @@ fn the_grammar_reads_every_form() {
     assert_eq!(parse_limit("10/s"), Ok(sliding(10, 1_000)));
     assert_eq!(parse_limit("100/m"), Ok(sliding(100, 60_000)));
     assert_eq!(parse_limit(" 0 / 5m "), Ok(sliding(0, 300_000)));
-    assert_eq!(
-        parse_limits("10/s; 100/m").unwrap(),
-        [sliding(10, 1_000), sliding(100, 60_000)]
-    );
+    assert_eq!(parse_limits("10/s; 100/m").unwrap(), [sliding(10, 1_000), sliding(100, 60_000)]);
 }
 
 #[test]
@@ -40,29 +37,12 @@ fn faults_say_where() {
     assert_eq!(fault("1e3/s"), (0, ParseLimitFault::Permits));
     assert_eq!(fault("1.5/s"), (0, ParseLimitFault::Permits));
     assert_eq!(fault("10"), (2, ParseLimitFault::Slash));
-    assert_eq!(
-        fault("10/s; 100/min"),
-        (10, ParseLimitFault::Window(DurationError::Unit { at: 0 }))
-    );
-    assert_eq!(
-        fault("10/5x"),
-        (4, ParseLimitFault::Window(DurationError::Unit { at: 1 }))
-    );
-    assert_eq!(
-        fault("10/0s"),
-        (
-            3,
-            ParseLimitFault::Limit(LimitError::Window { window: Millis(0) })
-        )
-    );
+    assert_eq!(fault("10/s; 100/min"), (10, ParseLimitFault::Window(DurationError::Unit { at: 0 })));
+    assert_eq!(fault("10/5x"), (4, ParseLimitFault::Window(DurationError::Unit { at: 1 })));
+    assert_eq!(fault("10/0s"), (3, ParseLimitFault::Limit(LimitError::Window { window: Millis(0) })));
     assert_eq!(
         fault("4294967296/s"),
-        (
-            0,
-            ParseLimitFault::Limit(LimitError::Permits {
-                permits: 4_294_967_296
-            })
-        )
+        (0, ParseLimitFault::Limit(LimitError::Permits { permits: 4_294_967_296 }))
     );
     assert_eq!(fault(&["1/s"; 17].join(";")).1, ParseLimitFault::TooMany);
 }
@@ -70,51 +50,18 @@ fn faults_say_where() {
 #[test]
 fn extremes_are_typed_errors() {
     // F3, R112, R115: extreme limits rounded to unlimited, or overflowed and panicked.
-    assert_eq!(
-        Limit::new(u64::MAX, Millis(1)),
-        Err(LimitError::Permits { permits: u64::MAX })
-    );
-    assert_eq!(
-        Limit::new(1, Millis(u64::MAX)),
-        Err(LimitError::Window {
-            window: Millis(u64::MAX)
-        })
-    );
-    assert_eq!(
-        Limit::new(1, Millis(0)),
-        Err(LimitError::Window { window: Millis(0) })
-    );
+    assert_eq!(Limit::new(u64::MAX, Millis(1)), Err(LimitError::Permits { permits: u64::MAX }));
+    assert_eq!(Limit::new(1, Millis(u64::MAX)), Err(LimitError::Window { window: Millis(u64::MAX) }));
+    assert_eq!(Limit::new(1, Millis(0)), Err(LimitError::Window { window: Millis(0) }));
     let widest = Limit::new(u64::from(PERMITS_MAX), WINDOW_MAX).unwrap();
     assert_eq!(widest.permits(), u32::MAX);
     for resolution in [Millis(0), Millis(u64::MAX)] {
-        let refused = widest.with_algorithm(Algorithm::SlidingWindow {
-            resolution: Some(resolution),
-        });
-        assert_eq!(
-            refused,
-            Err(LimitError::Resolution {
-                resolution,
-                window: WINDOW_MAX
-            })
-        );
+        let refused = widest.with_algorithm(Algorithm::SlidingWindow { resolution: Some(resolution) });
+        assert_eq!(refused, Err(LimitError::Resolution { resolution, window: WINDOW_MAX }));
     }
-    let fine = widest.with_algorithm(Algorithm::SlidingWindow {
-        resolution: Some(Millis(1)),
-    });
-    assert_eq!(
-        fine,
-        Err(LimitError::ResolutionTooFine {
-            resolution: Millis(1),
-            finest: Millis(482_520)
-        })
-    );
-    assert!(
-        widest
-            .with_algorithm(Algorithm::SlidingWindow {
-                resolution: Some(Millis(482_520))
-            })
-            .is_ok()
-    );
+    let fine = widest.with_algorithm(Algorithm::SlidingWindow { resolution: Some(Millis(1)) });
+    assert_eq!(fine, Err(LimitError::ResolutionTooFine { resolution: Millis(1), finest: Millis(482_520) }));
+    assert!(widest.with_algorithm(Algorithm::SlidingWindow { resolution: Some(Millis(482_520)) }).is_ok());
     assert!(matches!(
         widest.with_algorithm(Algorithm::SlidingLog),
         Err(LimitError::SlidingLogTooLong { .. })
@@ -124,17 +71,9 @@ fn extremes_are_typed_errors() {
         slow.with_algorithm(Algorithm::TokenBucket { burst: 2 }),
         Err(LimitError::BurstRefill { burst: 2 })
     );
-    assert_eq!(
-        slow.with_algorithm(Algorithm::TokenBucket { burst: 0 }),
-        Err(LimitError::Burst { burst: 0 })
-    );
-    let endless = Algorithm::LeakyBucket {
-        max_delay: Millis(u64::MAX),
-    };
-    assert!(matches!(
-        slow.with_algorithm(endless),
-        Err(LimitError::MaxDelay { .. })
-    ));
+    assert_eq!(slow.with_algorithm(Algorithm::TokenBucket { burst: 0 }), Err(LimitError::Burst { burst: 0 }));
+    let endless = Algorithm::LeakyBucket { max_delay: Millis(u64::MAX) };
+    assert!(matches!(slow.with_algorithm(endless), Err(LimitError::MaxDelay { .. })));
 }
 
 #[test]
@@ -142,21 +81,11 @@ fn printed_limits_name_what_is_not_the_default() {
     let limit = sliding(10, 1_000);
     let shown = |algorithm| limit.with_algorithm(algorithm).unwrap().to_string();
     assert_eq!(shown(Algorithm::SLIDING_WINDOW), "10/1s");
-    assert_eq!(
-        shown(Algorithm::SlidingWindow {
-            resolution: Some(Millis(10))
-        }),
-        "10/1s resolution 10ms"
-    );
+    assert_eq!(shown(Algorithm::SlidingWindow { resolution: Some(Millis(10)) }), "10/1s resolution 10ms");
     assert_eq!(shown(Algorithm::FixedWindow), "10/1s fixed_window");
+    assert_eq!(shown(Algorithm::TokenBucket { burst: 20 }), "10/1s token_bucket burst 20");
     assert_eq!(
-        shown(Algorithm::TokenBucket { burst: 20 }),
-        "10/1s token_bucket burst 20"
-    );
-    assert_eq!(
-        shown(Algorithm::LeakyBucket {
-            max_delay: Millis(500)
-        }),
+        shown(Algorithm::LeakyBucket { max_delay: Millis(500) }),
         "10/1s leaky_bucket max_delay 500ms"
     );
 }

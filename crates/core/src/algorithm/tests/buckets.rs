@@ -155,13 +155,7 @@ fn a_charge_between_two_milliseconds_is_not_refilled_for_what_was_over_before_it
 
 #[test]
 fn a_leaky_bucket_makes_each_wait_for_those_before() {
-    let limit = limit(
-        10,
-        1_000,
-        Algorithm::LeakyBucket {
-            max_delay: Millis(300),
-        },
-    );
+    let limit = limit(10, 1_000, Algorithm::LeakyBucket { max_delay: Millis(300) });
     let mut state = State::new(&limit, 1);
     let now = Now::from_millis(1_000_000);
     let mut waits = Vec::new();

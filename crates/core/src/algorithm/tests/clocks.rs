@@ -10,12 +10,7 @@ use super::world::{
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Millis, Now};
 
-const BACK: Mix = Mix {
-    refunds: true,
-    batches: true,
-    back: true,
-    forward: false,
-};
+const BACK: Mix = Mix { refunds: true, batches: true, back: true, forward: false };
 
 /// The same N and W at different resolutions, and once more with more permits than fit into 1 ms ticks.
 fn resolutions() -> impl Strategy<Value = Vec<Limit>> {
@@ -125,10 +120,7 @@ fn a_clock_that_goes_back_to_zero_keeps_the_history() {
         }
         world.skew_us = -i64::try_from(world.real_us).unwrap();
         assert_eq!(world.now(), Now::from_micros(0));
-        let Event::Checked {
-            granted: 0, outcome, ..
-        } = world.check(0, 1, 1)
-        else {
+        let Event::Checked { granted: 0, outcome, .. } = world.check(0, 1, 1) else {
             panic!("the history was dropped");
         };
         assert!(outcome.retry_after.unwrap() <= limit.window());
@@ -151,9 +143,7 @@ fn the_rule_is_the_same_for_every_window() {
         world.real_us = 1_000_000_000_000;
         world.check(0, 1, 1);
         world.skew_us = -step_ms * 1000;
-        let Event::Checked { outcome, .. } = world.check(0, 1, 1) else {
-            unreachable!()
-        };
+        let Event::Checked { outcome, .. } = world.check(0, 1, 1) else { unreachable!() };
         assert_eq!(outcome.retry_after, Some(Millis(waits)));
     }
 }

@@ -11,12 +11,7 @@ use crate::decision::Outcome;
 use crate::limit::{Algorithm, Limit};
 use crate::time::Millis;
 
-const EVERYTHING: Mix = Mix {
-    refunds: true,
-    batches: true,
-    back: true,
-    forward: true,
-};
+const EVERYTHING: Mix = Mix { refunds: true, batches: true, back: true, forward: true };
 
 fn as_log(limit: &Limit) -> Limit {
     limit.with_algorithm(Algorithm::SlidingLog).unwrap()
@@ -141,14 +136,7 @@ proptest! {
 /// An event of the sorted log, as the tick log would have told it.
 fn as_window(event: Event) -> Event {
     match event {
-        Event::Checked {
-            limit,
-            cost,
-            times,
-            granted,
-            outcome,
-            receipt,
-        } => Event::Checked {
+        Event::Checked { limit, cost, times, granted, outcome, receipt } => Event::Checked {
             limit: limit.with_algorithm(Algorithm::SLIDING_WINDOW).unwrap(),
             cost,
             times,
@@ -185,10 +173,7 @@ impl List {
     fn settle(&mut self, now_us: u64, limit: &Limit) {
         let (floor, ceil, window) = (now_us / 1000, now_us.div_ceil(1000), limit.window().get());
         if self.used() > 0 && self.last_ms > ceil + window.min(10_000) {
-            let apart = self
-                .held
-                .iter()
-                .any(|held| held.units > 0 && held.at_ms != self.last_ms);
+            let apart = self.held.iter().any(|held| held.units > 0 && held.at_ms != self.last_ms);
             let back = self.last_ms - ceil - u64::from(apart);
             for held in &mut self.held {
                 held.at_ms -= back;
@@ -196,8 +181,7 @@ impl List {
             }
             self.last_ms -= back;
         }
-        self.held
-            .retain(|held| held.at_ms + window > floor && held.units > 0);
+        self.held.retain(|held| held.at_ms + window > floor && held.units > 0);
     }
 
     fn check(&mut self, now_us: u64, limit: &Limit, cost: u32, times: u32) -> (u32, Outcome) {
@@ -210,16 +194,8 @@ impl List {
             }
             granted += 1;
             if cost > 0 {
-                self.last_ms = if self.used() > 0 {
-                    self.last_ms.max(ceil)
-                } else {
-                    ceil
-                };
-                self.held.push(Held {
-                    at_ms: self.last_ms,
-                    units: cost,
-                    receipt: None,
-                });
+                self.last_ms = if self.used() > 0 { self.last_ms.max(ceil) } else { ceil };
+                self.held.push(Held { at_ms: self.last_ms, units: cost, receipt: None });
             }
         }
         let used = u32::try_from(self.used().min(permits)).unwrap();
@@ -248,12 +224,7 @@ impl List {
         let mut ends: Vec<u64> = self.held.iter().map(leaves).collect();
         ends.sort_unstable();
         let end = ends.into_iter().find(|end| {
-            met(self
-                .held
-                .iter()
-                .filter(|held| leaves(held) > *end)
-                .map(|held| u64::from(held.units))
-                .sum())
+            met(self.held.iter().filter(|held| leaves(held) > *end).map(|held| u64::from(held.units)).sum())
         });
         end.unwrap() - now_us / 1000
     }

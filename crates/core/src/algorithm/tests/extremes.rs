@@ -54,16 +54,8 @@ struct Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let now = prop_oneof![any_u64(), 1_700_000_000_000_000u64..1_700_000_000_100_000];
-    (
-        now,
-        0usize..3,
-        any_u32(),
-        any_u32(),
-        any::<bool>(),
-        any_u32(),
-        any_u64(),
-    )
-        .prop_map(|(now, limit, cost, times, count_denied, refund, lease)| Step {
+    (now, 0usize..3, any_u32(), any_u32(), any::<bool>(), any_u32(), any_u64()).prop_map(
+        |(now, limit, cost, times, count_denied, refund, lease)| Step {
             now,
             limit,
             cost,
@@ -71,7 +63,8 @@ fn step() -> impl Strategy<Value = Step> {
             count_denied,
             refund,
             lease,
-        })
+        },
+    )
 }
 
 proptest! {

@@ -69,17 +69,11 @@ proptest! {
 /// W goes from 1 s to 1 h: the old count stands until the hour that holds the last charge is over.
 #[test]
 fn a_longer_window_keeps_the_count() {
-    let limits = [
-        limit(5, 1_000, Algorithm::FixedWindow),
-        limit(5, 3_600_000, Algorithm::FixedWindow),
-    ];
+    let limits = [limit(5, 1_000, Algorithm::FixedWindow), limit(5, 3_600_000, Algorithm::FixedWindow)];
     let mut world = World::new(&limits);
     world.real_us = 3_600_000_000 * 100 + 500_000;
     world.check(0, 5, 1);
-    let Event::Checked {
-        granted: 0, outcome, ..
-    } = world.check(1, 1, 1)
-    else {
+    let Event::Checked { granted: 0, outcome, .. } = world.check(1, 1, 1) else {
         panic!("the count was lost")
     };
     assert_eq!(outcome.retry_after, Some(Millis(3_599_500)));

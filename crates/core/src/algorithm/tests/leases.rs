@@ -136,10 +136,7 @@ impl World {
     }
 
     fn spent(&self) -> Vec<(u64, u32)> {
-        self.leases
-            .iter()
-            .flat_map(|lease| lease.spends.iter().map(|at| (*at, 1)))
-            .collect()
+        self.leases.iter().flat_map(|lease| lease.spends.iter().map(|at| (*at, 1))).collect()
     }
 }
 
@@ -248,11 +245,7 @@ fn a_changed_algorithm_waits_for_the_leases_of_the_old_one() {
         };
         assert_eq!(room(10_000), 0);
         assert_eq!(room(100_000), 0);
-        let full_us = if algorithm == Algorithm::SlidingLog {
-            1_020_000
-        } else {
-            120_000
-        };
+        let full_us = if algorithm == Algorithm::SlidingLog { 1_020_000 } else { 120_000 };
         assert_eq!(room(full_us - 1), 0);
         assert!(room(full_us) > 0);
     }

@@ -52,12 +52,7 @@ fn a_window_of_a_year_counts_for_a_year() {
         assert!(matches!(world.check(0, 1, 1), Event::Checked { granted: 1, .. }));
         world.real_us += 100 * DAY_MS * 1000;
     }
-    let Event::Checked {
-        granted: 0, outcome, ..
-    } = world.check(0, 1, 1)
-    else {
-        panic!("forgotten")
-    };
+    let Event::Checked { granted: 0, outcome, .. } = world.check(0, 1, 1) else { panic!("forgotten") };
     let retry = outcome.retry_after.unwrap().get();
     assert!((66 * DAY_MS..=66 * DAY_MS + 16).contains(&retry), "{retry}");
 }
@@ -68,26 +63,15 @@ fn a_window_of_a_year_counts_for_a_year() {
 fn two_configurations_that_take_turns_do_not_push_r_back_and_forth() {
     let limits = [
         sliding(5_000, 60_000),
-        limit(
-            5_000,
-            60_000,
-            Algorithm::SlidingWindow {
-                resolution: Some(Millis(100)),
-            },
-        ),
+        limit(5_000, 60_000, Algorithm::SlidingWindow { resolution: Some(Millis(100)) }),
         sliding(100, 60_000),
     ];
     let mut world = World::new(&limits);
     let mut resolutions = std::collections::BTreeSet::new();
     for turn in 0..100_000 {
         world.real_us += 7_300;
-        if let Event::Checked {
-            limit, granted: 1, ..
-        } = world.check(turn % 3, 1, 1)
-        {
-            let State::TickLog(log) = &world.state else {
-                unreachable!()
-            };
+        if let Event::Checked { limit, granted: 1, .. } = world.check(turn % 3, 1, 1) {
+            let State::TickLog(log) = &world.state else { unreachable!() };
             assert!(log.used() <= limit.permits());
             resolutions.insert(log.resolution().get());
             world.grants.clear();
@@ -107,9 +91,7 @@ fn a_log_that_is_filled_by_penalties_stays_short() {
         state.settle(now, &limit);
         state.charge(now, &limit, 1);
     }
-    let State::TickLog(log) = &state else {
-        unreachable!()
-    };
+    let State::TickLog(log) = &state else { unreachable!() };
     assert!(log.entries() <= 8193, "{}", log.entries());
     assert_eq!(log.used(), 200_000);
     assert_eq!(log.resolution(), Millis(32));

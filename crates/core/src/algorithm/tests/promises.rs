@@ -9,12 +9,7 @@ use crate::decision::Outcome;
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Millis, Now};
 
-const ANY_CLOCK: Mix = Mix {
-    refunds: true,
-    batches: true,
-    back: true,
-    forward: true,
-};
+const ANY_CLOCK: Mix = Mix { refunds: true, batches: true, back: true, forward: true };
 
 /// A limit under any algorithm. Rates reach from one permit in 60 ms to thousands in one, since a
 /// millisecond that holds many permits is where rounding shows.
@@ -25,18 +20,10 @@ pub(super) fn any_limit() -> impl Strategy<Value = Limit> {
         1 => (1u64..9, 1u64..100_000),
     ];
     let token = (numbers.clone(), 1u32..20).prop_map(|((permits, window), burst)| {
-        sliding(permits, window)
-            .with_algorithm(Algorithm::TokenBucket { burst })
-            .unwrap()
+        sliding(permits, window).with_algorithm(Algorithm::TokenBucket { burst }).unwrap()
     });
     let leaky = (numbers.clone(), 0u64..200).prop_map(|((permits, window), max_delay)| {
-        limit(
-            permits,
-            window,
-            Algorithm::LeakyBucket {
-                max_delay: Millis(max_delay),
-            },
-        )
+        limit(permits, window, Algorithm::LeakyBucket { max_delay: Millis(max_delay) })
     });
     let fixed = numbers.prop_map(|(permits, window)| limit(permits, window, Algorithm::FixedWindow));
     prop_oneof![2 => any_sliding(), 1 => fixed, 2 => token, 2 => leaky]
@@ -147,10 +134,9 @@ proptest! {
     }
 }
 
-/// A million of them are held in memory, and each check reads one.
+/// A million of them are held in memory, each beside its fingerprint, and each check reads one.
 #[test]
-fn a_state_is_one_cache_line() {
+fn a_state_leaves_room_in_two_cache_lines() {
     let size = size_of::<State>();
-    std::println!("size_of::<State>() = {size}");
-    assert!(size <= 64, "{size}");
+    assert!(size <= 80, "{size}");
 }

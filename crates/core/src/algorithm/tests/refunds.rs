@@ -9,12 +9,7 @@ use crate::algorithm::{Receipt, State};
 use crate::limit::Algorithm;
 use crate::time::{Millis, Now};
 
-const EVERYTHING: Mix = Mix {
-    refunds: true,
-    batches: true,
-    back: true,
-    forward: true,
-};
+const EVERYTHING: Mix = Mix { refunds: true, batches: true, back: true, forward: true };
 
 proptest! {
     #![proptest_config(cases(8))]
@@ -169,28 +164,16 @@ fn a_slow_bucket_gives_a_permit_back() {
     let mut state = State::new(&limit, 1);
     let receipt = charge(&mut state, &limit, 1_000_000, 1);
     assert_eq!(refund(&mut state, &limit, 1_000_010, &receipt), 1);
-    assert_eq!(
-        state.retry_after(Now::from_millis(1_000_010), &limit, 1),
-        Some(Millis(0))
-    );
+    assert_eq!(state.retry_after(Now::from_millis(1_000_010), &limit, 1), Some(Millis(0)));
     charge(&mut state, &limit, 1_000_010, 1);
-    assert_eq!(
-        state.retry_after(Now::from_millis(1_000_010), &limit, 1),
-        Some(Millis(60_000))
-    );
+    assert_eq!(state.retry_after(Now::from_millis(1_000_010), &limit, 1), Some(Millis(60_000)));
 }
 
 /// A leaky bucket told each one behind when to go. Giving a place back from the middle of the queue would let
 /// two go at once; the last place can be given back.
 #[test]
 fn a_queue_is_only_shortened_at_its_end() {
-    let limit = limit(
-        10,
-        1_000,
-        Algorithm::LeakyBucket {
-            max_delay: Millis(1_000),
-        },
-    );
+    let limit = limit(10, 1_000, Algorithm::LeakyBucket { max_delay: Millis(1_000) });
     let mut state = State::new(&limit, 1);
     let first = charge(&mut state, &limit, 1_000_000, 1);
     let last = charge(&mut state, &limit, 1_000_000, 1);

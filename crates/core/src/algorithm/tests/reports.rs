@@ -11,10 +11,7 @@ const DAY: u64 = 86_400_000;
 
 /// The exact algorithms: every story about a log must hold for both.
 fn logs(permits: u64, window: u64) -> [Limit; 2] {
-    [
-        sliding(permits, window),
-        limit(permits, window, Algorithm::SlidingLog),
-    ]
+    [sliding(permits, window), limit(permits, window, Algorithm::SlidingLog)]
 }
 
 /// Every algorithm, where the story does not depend on it.
@@ -56,9 +53,8 @@ fn the_window_slides_under_steady_traffic() {
 fn a_steady_retrier_gets_its_share() {
     for limit in logs(10, 600 * SECOND) {
         let mut world = World::new(&[limit]);
-        let passed: std::vec::Vec<bool> = (0..240)
-            .map(|turn| world.ask(turn * 30 * SECOND, &limit, 1).0)
-            .collect();
+        let passed: std::vec::Vec<bool> =
+            (0..240).map(|turn| world.ask(turn * 30 * SECOND, &limit, 1).0).collect();
         for burst in passed.chunks(20) {
             assert_eq!(burst, [[true; 10], [false; 10]].concat());
         }
@@ -87,10 +83,7 @@ fn exactly_n_pass_neither_one_less_nor_one_more() {
             .map(|_| world.ask(0, limit, 1))
             .map(|(passed, outcome)| (passed, outcome.remaining))
             .collect();
-        assert_eq!(
-            seen,
-            [(true, 4), (true, 3), (true, 2), (true, 1), (true, 0), (false, 0)]
-        );
+        assert_eq!(seen, [(true, 4), (true, 3), (true, 2), (true, 1), (true, 0), (false, 0)]);
     }
 }
 
@@ -123,10 +116,7 @@ fn a_fixed_window_ends_under_steady_traffic() {
     let mut world = World::new(&[limit]);
     for ms in (0..20 * MINUTE).step_by(20_000) {
         assert!(world.ask(ms, &limit, 1).0);
-        assert_eq!(
-            world.state.expires_at_ms(&limit),
-            MIDNIGHT_MS + (ms / MINUTE + 1) * MINUTE
-        );
+        assert_eq!(world.state.expires_at_ms(&limit), MIDNIGHT_MS + (ms / MINUTE + 1) * MINUTE);
     }
 }
 
@@ -152,10 +142,7 @@ fn a_bucket_that_refills_faster_than_its_ttl_still_limits() {
     let mut world = World::new(&[limit]);
     assert_eq!(world.flood(0, &limit, 5), 1);
     assert!(world.state.expires_at_ms(&limit) > MIDNIGHT_MS);
-    for limit in [
-        sliding(1, 300),
-        super::world::limit(3, SECOND, Algorithm::TokenBucket { burst: 1 }),
-    ] {
+    for limit in [sliding(1, 300), super::world::limit(3, SECOND, Algorithm::TokenBucket { burst: 1 })] {
         assert_eq!(World::new(&[limit]).flood(0, &limit, 2), 1);
     }
 }
@@ -167,16 +154,10 @@ fn a_limit_of_zero_denies_and_names_no_time() {
         let mut world = World::new(&[limit]);
         let (passed, outcome) = world.ask(0, &limit, 1);
         assert!(!passed);
-        assert_eq!(
-            (outcome.limit, outcome.remaining, outcome.retry_after),
-            (0, 0, None)
-        );
+        assert_eq!((outcome.limit, outcome.remaining, outcome.retry_after), (0, 0, None));
         assert_eq!(outcome.reset_after, Millis::ZERO);
     }
-    assert_eq!(
-        Limit::new(1, Millis(0)),
-        Err(LimitError::Window { window: Millis(0) })
-    );
+    assert_eq!(Limit::new(1, Millis(0)), Err(LimitError::Window { window: Millis(0) }));
 }
 
 // R111, R114: a cost above the limit waited for ever, or overflowed and was allowed.
@@ -197,17 +178,10 @@ fn a_cost_that_never_fits_is_told_so_and_takes_nothing() {
 fn every_rate_lives_for_some_time_and_none_overflows() {
     let numbers = [1, 2, 7, 120, 999_999_999, 1_000_000_000, u64::from(PERMITS_MAX)];
     let windows = [1, 999, SECOND, DAY, 366 * DAY];
-    for (permits, window) in numbers
-        .iter()
-        .flat_map(|permits| windows.map(|window| (*permits, window)))
-    {
+    for (permits, window) in numbers.iter().flat_map(|permits| windows.map(|window| (*permits, window))) {
         let plain = sliding(permits, window);
-        let buckets = numbers.map(|burst| Algorithm::TokenBucket {
-            burst: u32::try_from(burst).unwrap(),
-        });
-        let buckets = buckets
-            .into_iter()
-            .filter_map(|bucket| plain.with_algorithm(bucket).ok());
+        let buckets = numbers.map(|burst| Algorithm::TokenBucket { burst: u32::try_from(burst).unwrap() });
+        let buckets = buckets.into_iter().filter_map(|bucket| plain.with_algorithm(bucket).ok());
         for limit in buckets.chain([plain]) {
             let mut world = World::new(&[limit]);
             assert!(world.ask(0, &limit, 1).0, "{limit}");
@@ -219,24 +193,12 @@ fn every_rate_lives_for_some_time_and_none_overflows() {
 // R015, R115, F3: counters wrapped at their largest value, limits above it rounded to something else.
 #[test]
 fn the_largest_limit_works_and_a_full_counter_stays_full() {
-    for permits in [
-        u64::from(PERMITS_MAX) + 1,
-        9_007_199_254_740_991,
-        9_007_199_254_740_992,
-        u64::MAX,
-    ] {
-        assert_eq!(
-            Limit::new(permits, Millis(SECOND)),
-            Err(LimitError::Permits { permits })
-        );
+    for permits in [u64::from(PERMITS_MAX) + 1, 9_007_199_254_740_991, 9_007_199_254_740_992, u64::MAX] {
+        assert_eq!(Limit::new(permits, Millis(SECOND)), Err(LimitError::Permits { permits }));
     }
     let largest = u64::from(PERMITS_MAX);
     let burst = PERMITS_MAX;
-    for algorithm in [
-        Algorithm::SLIDING_WINDOW,
-        Algorithm::FixedWindow,
-        Algorithm::TokenBucket { burst },
-    ] {
+    for algorithm in [Algorithm::SLIDING_WINDOW, Algorithm::FixedWindow, Algorithm::TokenBucket { burst }] {
         let limit = limit(largest, DAY, algorithm);
         let mut world = World::new(&[limit]);
         assert!(world.ask(0, &limit, PERMITS_MAX).0);
@@ -317,10 +279,7 @@ fn a_limit_of_one_admits_one_per_window() {
 fn a_fixed_window_lets_2n_through_at_its_edge_and_a_log_does_not() {
     let fixed = limit(60, MINUTE, Algorithm::FixedWindow);
     let mut world = World::new(&[fixed]);
-    assert_eq!(
-        world.flood(59 * SECOND, &fixed, 60) + world.flood(60 * SECOND, &fixed, 60),
-        120
-    );
+    assert_eq!(world.flood(59 * SECOND, &fixed, 60) + world.flood(60 * SECOND, &fixed, 60), 120);
     for limit in logs(60, MINUTE) {
         let mut world = World::new(&[limit]);
         assert_eq!(world.flood(59 * SECOND, &limit, 60), 60);
@@ -335,9 +294,8 @@ fn a_fixed_window_lets_2n_through_at_its_edge_and_a_log_does_not() {
 fn a_bucket_refills_under_steady_retries() {
     let limit = limit(1, 10 * SECOND, Algorithm::TokenBucket { burst: 1 });
     let mut world = World::new(&[limit]);
-    let passed: std::vec::Vec<u64> = (0..=20)
-        .filter(|second| world.ask(second * SECOND, &limit, 1).0)
-        .collect();
+    let passed: std::vec::Vec<u64> =
+        (0..=20).filter(|second| world.ask(second * SECOND, &limit, 1).0).collect();
     assert_eq!(passed, [0, 10, 20]);
     // And at a rate where each retry sees only a fraction of a permit.
     let mut world = World::new(&[limit]);

@@ -9,10 +9,7 @@ const MINUTE: u64 = 60_000;
 const HOUR: u64 = 3_600_000;
 
 fn logs(permits: u64, window: u64) -> [Limit; 2] {
-    [
-        sliding(permits, window),
-        limit(permits, window, Algorithm::SlidingLog),
-    ]
+    [sliding(permits, window), limit(permits, window, Algorithm::SlidingLog)]
 }
 
 fn changed(limit: &Limit, permits: u64, window: u64) -> Limit {
@@ -29,11 +26,7 @@ fn taking_and_giving_back_wears_nothing_out() {
             assert!(passed);
             assert_eq!(outcome.remaining, 9);
             let pick = world.grants.len() - 1;
-            world.apply(&Op::Refund {
-                limit: 0,
-                pick,
-                share: 100,
-            });
+            world.apply(&Op::Refund { limit: 0, pick, share: 100 });
             assert_eq!(world.state.outcome(world.now(), &limit, 0, false).remaining, 10);
         }
         assert_eq!(world.ask(1_001, &limit, 0).1.remaining, 10);
@@ -60,10 +53,7 @@ fn a_jumping_clock_makes_no_debts() {
         world.skew_us -= 3_600_000_000;
         let (passed, outcome) = world.ask(6 * SECOND, &limit, 1);
         assert!(!passed);
-        assert!(
-            outcome.retry_after.unwrap() <= Millis(MINUTE),
-            "{algorithm:?} {outcome:?}"
-        );
+        assert!(outcome.retry_after.unwrap() <= Millis(MINUTE), "{algorithm:?} {outcome:?}");
         assert!(world.ask(6 * SECOND + MINUTE, &limit, 1).0, "{algorithm:?}");
     }
 }
@@ -158,14 +148,9 @@ fn a_changed_algorithm_starts_from_the_old_count() {
         Algorithm::SlidingLog,
         Algorithm::FixedWindow,
         Algorithm::TokenBucket { burst: 10 },
-        Algorithm::LeakyBucket {
-            max_delay: Millis(MINUTE),
-        },
+        Algorithm::LeakyBucket { max_delay: Millis(MINUTE) },
     ];
-    for (old, new) in algorithms
-        .iter()
-        .flat_map(|old| algorithms.iter().map(move |new| (*old, *new)))
-    {
+    for (old, new) in algorithms.iter().flat_map(|old| algorithms.iter().map(move |new| (*old, *new))) {
         let (old, new) = (limit(10, MINUTE, old), limit(10, MINUTE, new));
         let mut world = World::new(&[old]);
         assert!(world.ask(0, &old, 6).0);

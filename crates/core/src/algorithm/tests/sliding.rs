@@ -7,12 +7,7 @@ use proptest::prelude::*;
 
 use super::world::{Event, Mix, World, any_sliding, cases, trace, worst_window};
 
-const EVERYTHING_BUT_CLOCKS: Mix = Mix {
-    refunds: true,
-    batches: true,
-    back: false,
-    forward: false,
-};
+const EVERYTHING_BUT_CLOCKS: Mix = Mix { refunds: true, batches: true, back: false, forward: false };
 
 proptest! {
     #![proptest_config(cases(8))]

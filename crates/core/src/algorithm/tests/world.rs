@@ -25,10 +25,7 @@ pub(crate) const MIDNIGHT_MS: u64 = 19_675 * 86_400_000;
 /// `PROPTEST_CASES` scales every property, each by its own weight.
 pub(crate) fn cases(weight: u32) -> ProptestConfig {
     let config = ProptestConfig::default();
-    ProptestConfig {
-        cases: config.cases.saturating_mul(weight),
-        ..config
-    }
+    ProptestConfig { cases: config.cases.saturating_mul(weight), ..config }
 }
 
 pub(crate) fn sliding(permits: u64, window: u64) -> Limit {
@@ -47,12 +44,7 @@ pub(crate) enum Op {
     /// Time passes until the last denied check fits, and some microseconds more or less.
     Retry { micros: i64 },
     /// `times` checks of a cost in permits and hundredths of N, under one of the limits.
-    Check {
-        limit: usize,
-        cost: u32,
-        share: u32,
-        times: u32,
-    },
+    Check { limit: usize, cost: u32, share: u32, times: u32 },
     /// Hundredths of what an earlier admission still holds are given back.
     Refund { limit: usize, pick: usize, share: u32 },
     /// The store's clock is set, by so many thousandths of W and microseconds.
@@ -82,12 +74,7 @@ pub(crate) fn trace(mix: Mix) -> impl Strategy<Value = Vec<Op>> {
         prop_oneof![3 => Just(0u32), 1 => 0u32..60],
         1..=times,
     )
-        .prop_map(|(limit, cost, share, times)| Op::Check {
-            limit,
-            cost,
-            share,
-            times,
-        });
+        .prop_map(|(limit, cost, share, times)| Op::Check { limit, cost, share, times });
     let retry = (-1100i64..1100).prop_map(|micros| Op::Retry { micros });
     let refund = (any::<usize>(), any::<usize>(), 0u32..=100).prop_map(|(limit, pick, share)| Op::Refund {
         limit,
@@ -132,14 +119,12 @@ pub(crate) fn any_sliding() -> impl Strategy<Value = Limit> {
         2 => Just(None),
         1 => (1u64..=1000).prop_map(Some),
     ];
-    let window = (
-        prop_oneof![4 => small().boxed(), 1 => large().boxed()],
-        resolution,
-    )
-        .prop_map(|((permits, window), share)| {
+    let window = (prop_oneof![4 => small().boxed(), 1 => large().boxed()], resolution).prop_map(
+        |((permits, window), share)| {
             let resolution = share.map(|share| Millis((window * share / 1000).max(1)));
             limit(permits, window, Algorithm::SlidingWindow { resolution })
-        });
+        },
+    );
     let log = small().prop_map(|(permits, window)| limit(permits, window, Algorithm::SlidingLog));
     prop_oneof![4 => window, 1 => log]
 }
@@ -161,18 +146,8 @@ pub(crate) struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Nothing,
-    Checked {
-        limit: Limit,
-        cost: u32,
-        times: u32,
-        granted: u32,
-        outcome: Outcome,
-        receipt: Option<Receipt>,
-    },
-    Refunded {
-        asked: u32,
-        given: u32,
-    },
+    Checked { limit: Limit, cost: u32, times: u32, granted: u32, outcome: Outcome, receipt: Option<Receipt> },
+    Refunded { asked: u32, given: u32 },
 }
 
 pub(crate) struct World {
@@ -221,21 +196,16 @@ impl World {
         match *op {
             Op::Wait { share, micros } => self.real_us += window * share + micros,
             Op::Retry { micros } => {
-                let until = self
-                    .retry_us
-                    .map_or(0, |retry| retry.saturating_add_signed(micros));
+                let until = self.retry_us.map_or(0, |retry| retry.saturating_add_signed(micros));
                 self.real_us += until.saturating_sub(self.now().as_micros());
             }
             Op::Step { share, micros } => {
                 let window = i64::try_from(window).unwrap();
                 self.skew_us += window * share + micros;
             }
-            Op::Check {
-                limit,
-                cost,
-                share,
-                times,
-            } => return self.check(limit, cost + permits / 100 * share, times),
+            Op::Check { limit, cost, share, times } => {
+                return self.check(limit, cost + permits / 100 * share, times);
+            }
             Op::Refund { limit, pick, share } => return self.refund(limit, pick, share),
         }
         Event::Nothing
@@ -267,14 +237,7 @@ impl World {
         if let Some(retry) = outcome.retry_after {
             self.retry_us = Some((now.floor_ms() + retry.get()) * 1000);
         }
-        Event::Checked {
-            limit,
-            cost,
-            times,
-            granted,
-            outcome,
-            receipt,
-        }
+        Event::Checked { limit, cost, times, granted, outcome, receipt }
     }
 
     fn refund(&mut self, limit: usize, pick: usize, share: u32) -> Event {

@@ -143,10 +143,9 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NewerFormat { format } => write!(
-                f,
-                "the value has format {format}, and this release reads up to {FORMAT}: upgrade it"
-            ),
+            Self::NewerFormat { format } => {
+                write!(f, "the value has format {format}, and this release reads up to {FORMAT}: upgrade it")
+            }
             Self::Length { expected, found } => {
                 write!(f, "the value has {found} bytes where {expected} belong")
             }
@@ -165,10 +164,7 @@ pub fn encode(image: &Image) -> Vec<u8> {
     let rows_capacity = room(rows.len(), ROWS_MIN);
     let capacity = room(log.older.len(), RING_MIN as usize);
     let lease = log.lease_span();
-    let tail_tick = log
-        .older
-        .front()
-        .map_or(low_32(log.last_tick), |entry| entry.tick);
+    let tail_tick = log.older.front().map_or(low_32(log.last_tick), |entry| entry.tick);
 
     let mut bytes = Vec::with_capacity(HEADER_LEN + rows_capacity * ROW_LEN + log.older.len() * ENTRY_LEN);
     bytes.extend([FORMAT, byte(rows.len()), byte(rows_capacity), 0]);
@@ -191,11 +187,7 @@ pub fn encode(image: &Image) -> Vec<u8> {
 
 /// The capacity of a region that holds `len`: doubled from `least`, or nothing at all.
 fn room(len: usize, least: usize) -> usize {
-    if len == 0 {
-        0
-    } else {
-        len.next_power_of_two().max(least)
-    }
+    if len == 0 { 0 } else { len.next_power_of_two().max(least) }
 }
 
 fn byte(len: usize) -> u8 {
@@ -211,9 +203,7 @@ fn push_u32s(bytes: &mut Vec<u8>, values: &[u32]) {
 }
 
 fn push_u64s(bytes: &mut Vec<u8>, values: &[u64]) {
-    values
-        .iter()
-        .for_each(|value| bytes.extend((*value).min(NUMBER_MAX).to_le_bytes()));
+    values.iter().for_each(|value| bytes.extend((*value).min(NUMBER_MAX).to_le_bytes()));
 }
 
 /// Reads an image.
@@ -242,11 +232,7 @@ pub fn decode(bytes: &[u8]) -> Result<Image, DecodeError> {
 }
 
 fn expect(holds: bool, at: usize, fault: &'static str) -> Result<(), DecodeError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(DecodeError::Corrupt { at, fault })
-    }
+    if holds { Ok(()) } else { Err(DecodeError::Corrupt { at, fault }) }
 }
 
 /// The bytes that are read. Every access checks its bounds.
@@ -265,20 +251,10 @@ impl Value<'_> {
             "the last tick lies beyond 2^53 ms",
         )?;
         let (used, newest) = (self.u32(TOTAL_AT)?, self.u32(COUNT_AT)?);
-        let lease = LeaseSpan {
-            longest: Millis(self.number(LEASE_LONGEST_AT)?),
-            end_ms: self.number(LEASE_END_AT)?,
-        };
-        expect(
-            lease.longest <= LEASE_MAX,
-            LEASE_LONGEST_AT,
-            "a lease longer than any window",
-        )?;
-        expect(
-            lease.end_ms == 0 || lease.longest > Millis::ZERO,
-            LEASE_END_AT,
-            "the end of no lease",
-        )?;
+        let lease =
+            LeaseSpan { longest: Millis(self.number(LEASE_LONGEST_AT)?), end_ms: self.number(LEASE_END_AT)? };
+        expect(lease.longest <= LEASE_MAX, LEASE_LONGEST_AT, "a lease longer than any window")?;
+        expect(lease.end_ms == 0 || lease.longest > Millis::ZERO, LEASE_END_AT, "the end of no lease")?;
         Ok(TickLog {
             older: Ring::new(),
             lease: (lease.longest > Millis::ZERO).then(|| Box::new(lease)),
@@ -323,17 +299,9 @@ impl Value<'_> {
             CAPACITY_AT,
             "no capacity of a ring",
         )?;
-        expect(
-            tail < capacity || tail == 0,
-            TAIL_AT,
-            "the tail lies beyond the ring",
-        )?;
+        expect(tail < capacity || tail == 0, TAIL_AT, "the tail lies beyond the ring")?;
         let len = head.checked_sub(tail);
-        expect(
-            len.is_some_and(|len| len <= capacity),
-            HEAD_AT,
-            "the head lies beyond the ring",
-        )?;
+        expect(len.is_some_and(|len| len <= capacity), HEAD_AT, "the head lies beyond the ring")?;
         let start = HEADER_LEN + self.len(ROWS_CAPACITY_AT)? * ROW_LEN;
         let most = start + capacity as usize * ENTRY_LEN;
         if self.0.len() > most {
@@ -347,29 +315,16 @@ impl Value<'_> {
         let mut ring = Ring::with_capacity(len.unwrap_or(0) as usize);
         for place in tail..head {
             let at = start + (place % capacity) as usize * ENTRY_LEN;
-            let entry = Entry {
-                tick: self.u32(at)?,
-                count: self.u32(at + 4)?,
-            };
+            let entry = Entry { tick: self.u32(at)?, count: self.u32(at + 4)? };
             let age = log.age(entry);
             expect((1..younger_than).contains(&age), at, "a tick out of order")?;
             younger_than = age;
             total += u64::from(entry.count);
             ring.push_back(entry);
         }
-        expect(
-            total == u64::from(log.used),
-            TOTAL_AT,
-            "the counts come to another total",
-        )?;
-        let tail_tick = ring
-            .front()
-            .map_or(low_32(log.last_tick), |entry: &Entry| entry.tick);
-        expect(
-            tail_tick == self.u32(TAIL_TICK_AT)?,
-            TAIL_TICK_AT,
-            "not the tick of the oldest entry",
-        )?;
+        expect(total == u64::from(log.used), TOTAL_AT, "the counts come to another total")?;
+        let tail_tick = ring.front().map_or(low_32(log.last_tick), |entry: &Entry| entry.tick);
+        expect(tail_tick == self.u32(TAIL_TICK_AT)?, TAIL_TICK_AT, "not the tick of the oldest entry")?;
         Ok(ring)
     }
 
@@ -393,10 +348,7 @@ impl Value<'_> {
     }
 
     fn take<const N: usize>(&self, at: usize) -> Result<[u8; N], DecodeError> {
-        self.0
-            .get(at..)
-            .and_then(|rest| rest.first_chunk().copied())
-            .ok_or_else(|| self.length(at + N))
+        self.0.get(at..).and_then(|rest| rest.first_chunk().copied()).ok_or_else(|| self.length(at + N))
     }
 
     fn holds(&self, expected: usize) -> Result<(), DecodeError> {
@@ -407,10 +359,7 @@ impl Value<'_> {
     }
 
     const fn length(&self, expected: usize) -> DecodeError {
-        DecodeError::Length {
-            expected,
-            found: self.0.len(),
-        }
+        DecodeError::Length { expected, found: self.0.len() }
     }
 }
 

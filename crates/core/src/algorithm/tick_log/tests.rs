@@ -42,10 +42,7 @@ fn automatic_resolution_keeps_to_its_figures() {
             let window = window.min(366 * 86_400_000);
             let r_ms = u64::from(wanted_r_ms(&sliding(u64::from(u32::MAX), window), Millis::ZERO));
             assert!(r_ms.is_power_of_two());
-            assert!(
-                r_ms == 1 || (4096..=8192).contains(&(window / r_ms)),
-                "{window} {r_ms}"
-            );
+            assert!(r_ms == 1 || (4096..=8192).contains(&(window / r_ms)), "{window} {r_ms}");
             assert!(r_ms == 1 || r_ms * 4096 <= window);
         }
     }
@@ -101,9 +98,7 @@ fn a_full_ring_first_squeezes_out_what_refunds_have_emptied() {
 fn a_coarser_resolution_raises_r_to_a_multiple_and_keeps_every_permit() {
     let coarse = |ms| {
         sliding(100, 60_000)
-            .with_algorithm(Algorithm::SlidingWindow {
-                resolution: Some(Millis(ms)),
-            })
+            .with_algorithm(Algorithm::SlidingWindow { resolution: Some(Millis(ms)) })
             .unwrap()
     };
     let mut log = charged(&coarse(3), 1_000_000..1_000_050);

@@ -1,0 +1,5 @@
+//! Reading configurations.
+
+mod model;
+
+pub(crate) use model::*;

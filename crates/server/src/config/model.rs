@@ -1,0 +1,108 @@
+//! What a configuration comes to once it has been read and found good: nothing here can be wrong any more.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use slidegate::Policy;
+use slidegate::http::AnswerOptions;
+use slidegate::http::client_ip::ClientIpRule;
+use slidegate::http::path::PathRules;
+
+/// A whole configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) store: StoreConfig,
+    pub(crate) client_ip: ClientIpRule,
+    pub(crate) answers: AnswerOptions,
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) gateway: Option<GatewayConfig>,
+    pub(crate) api: Option<DoorConfig>,
+    pub(crate) admin: Option<DoorConfig>,
+    pub(crate) telemetry: TelemetryConfig,
+}
+
+/// The embedded store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreConfig {
+    pub(crate) max_keys: usize,
+}
+
+/// The reverse proxy.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewayConfig {
+    pub(crate) listen: SocketAddr,
+    /// Request line and headers together.
+    pub(crate) max_header_bytes: usize,
+    pub(crate) max_body_bytes: u64,
+    pub(crate) paths: PathRules,
+    /// The first that matches is taken.
+    pub(crate) routes: Vec<Route>,
+}
+
+/// Which requests go where, under which policies.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) path: PathMatch,
+    /// Empty: any.
+    pub(crate) methods: Vec<Method>,
+    /// In lower case, without port. `*.example.com` matches any name below.
+    pub(crate) host: Option<Box<str>>,
+    pub(crate) policies: Vec<Arc<str>>,
+    pub(crate) upstream: Upstream,
+    /// From the first byte of the request until the last of the response's head.
+    pub(crate) timeout: Duration,
+}
+
+/// Which paths a route takes. As written in the configuration, and compared with the normalized path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PathMatch {
+    /// `path: /login`
+    Exact(Box<str>),
+    /// `prefix: /api/`
+    Prefix(Box<str>),
+    /// `pattern: /users/{id}`: a parameter is one segment.
+    Pattern(Box<str>),
+}
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Upstream {
+    /// Answered here, with what was received.
+    Echo,
+    /// `http://host:port`, without path.
+    Http(http::uri::Authority),
+}
+
+/// A port that is not the gateway's.
+#[derive(Clone, Debug)]
+pub(crate) struct DoorConfig {
+    pub(crate) listen: SocketAddr,
+    /// One token in a line, with its role before a space on the admin port: `read s3cret`, `write s3cret`.
+    pub(crate) tokens: Tokens,
+}
+
+/// Who may use a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// Whoever reaches it: loopback addresses only.
+    Anyone,
+    /// Whoever has a token from this file, which was readable when the configuration was loaded.
+    File(PathBuf),
+}
+
+/// Logs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TelemetryConfig {
+    pub(crate) log: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}

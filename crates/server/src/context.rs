@@ -1,0 +1,18 @@
+//! What every door of a running server shares.
+
+use std::sync::Arc;
+
+use slidegate::Limiter;
+use slidegate::http::AnswerOptions;
+use slidegate::http::client_ip::ClientIpRule;
+
+use crate::metrics::Metrics;
+
+/// Shared by all doors; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) limiter: Limiter,
+    pub(crate) client_ip: Arc<ClientIpRule>,
+    pub(crate) answers: AnswerOptions,
+    pub(crate) metrics: Arc<Metrics>,
+}
