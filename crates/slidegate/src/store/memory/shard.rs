@@ -36,7 +36,9 @@ pub(super) struct Shard {
     pub(super) full_denials: u64,
 }
 
+/// Two cache lines, which processors fetch together.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Slot {
     id: u128,
     /// When the state says no more than an absent one would.
