@@ -1,0 +1,115 @@
+//! `store`: the embedded one, for now.
+
+use slidegate::store::memory::MAX_KEYS_DEFAULT;
+
+use super::Places;
+use crate::config::fields::{Fields, Reader, did_you_mean};
+use crate::config::model::StoreConfig;
+use crate::config::source::Span;
+use crate::config::yaml::{Node, Value};
+
+const FIELDS: [&str; 12] = [
+    "url",
+    "password_file",
+    "tls",
+    "timeout",
+    "retry",
+    "clock",
+    "prefix",
+    "hash_key_file",
+    "max_keys",
+    "instances",
+    "on_slow_store",
+    "ladder",
+];
+
+/// Stores of a later version, by the scheme of their URL.
+const LATER_SCHEMES: [&str; 5] = ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"];
+
+/// The most keys: about 20 GB at 200 bytes each. More belongs into a shared store.
+const MAX_KEYS_MAX: u64 = 100_000_000;
+
+/// Reads the section; without it, the embedded store of the default size.
+pub(super) fn store(
+    node: Option<&Node>,
+    places: &mut Places,
+    reader: &mut Reader<'_>,
+) -> Option<StoreConfig> {
+    let Some(node) = node else {
+        return Some(StoreConfig {
+            max_keys: MAX_KEYS_DEFAULT,
+        });
+    };
+    let fields = Fields::of(node, "store", &FIELDS, reader)?;
+    let url = fields.get("url").map_or(Some(()), |node| url(node, reader));
+    for name in [
+        "password_file",
+        "tls",
+        "timeout",
+        "prefix",
+        "hash_key_file",
+        "instances",
+        "ladder",
+    ] {
+        fields.later(name, None, reader);
+    }
+    for (name, default) in [("retry", "none"), ("clock", "server"), ("on_slow_store", "lease")] {
+        fields.later(name, Some(default), reader);
+    }
+    let max_keys = fields.get("max_keys").map_or(Some(MAX_KEYS_DEFAULT), |node| {
+        places.max_keys = Some(node.at);
+        let number = reader.int(node, "max_keys", 1..=MAX_KEYS_MAX)?;
+        usize::try_from(number).ok()
+    });
+    url?;
+    Some(StoreConfig { max_keys: max_keys? })
+}
+
+fn url(node: &Node, reader: &mut Reader<'_>) -> Option<()> {
+    let help = "write url: memory";
+    let scalar = reader.text(node, "url", help)?;
+    if scalar.text == "memory" {
+        return Some(());
+    }
+    let scheme = scalar.text.split_once("://").map(|(scheme, _)| scheme);
+    match scheme {
+        Some(scheme) if LATER_SCHEMES.contains(&scheme) => {
+            hide_password(node, reader);
+            reader.not_yet(node.at, &format!("a store at a {scheme}:// URL"), help);
+        }
+        Some(_) => {
+            hide_password(node, reader);
+            let message = "`url` names no store that is known".into();
+            reader.unreadable(node, 0, "url", message, help);
+        }
+        None => {
+            let near = did_you_mean(&scalar.text, ["memory"].iter());
+            let message = format!("`url` can't be `{}`{near}", scalar.shown);
+            reader.unreadable(node, 0, "url", message, help);
+        }
+    }
+    None
+}
+
+/// A password in a URL must not be quoted with its line.
+fn hide_password(node: &Node, reader: &mut Reader<'_>) {
+    let Value::Scalar(scalar) = &node.value else {
+        return;
+    };
+    let Some((authority, _)) = scalar
+        .text
+        .split_once("://")
+        .and_then(|(_, rest)| rest.rsplit_once('@'))
+    else {
+        return;
+    };
+    let start = scalar.text.len() - scalar.text.split_once("://").map_or("", |(_, rest)| rest).len();
+    let from = node.inside(start).start;
+    let secret = Span {
+        start: from,
+        end: (from + authority.len()).min(node.at.end),
+    };
+    reader
+        .secrets
+        .push(if scalar.from_env { node.at } else { secret });
+}
