@@ -26,6 +26,7 @@ mod env;
 mod fields;
 mod model;
 mod report;
+mod schema;
 mod source;
 mod table;
 mod tokens;

@@ -5,9 +5,8 @@ use slidegate::http::client_ip::{ClientIpRule, Trust};
 
 use super::{Places, net};
 use crate::config::fields::{Fields, Reader};
+use crate::config::schema;
 use crate::config::yaml::{Node, Value};
-
-const FIELDS: [&str; 5] = ["trusted_proxies", "header", "hops", "ipv4_prefix", "ipv6_prefix"];
 
 /// The most trusted networks: they are tried one after another for each request.
 const PROXIES_MAX: usize = 1000;
@@ -24,7 +23,7 @@ pub(super) fn rule(
     let Some(node) = node else {
         return Some(ClientIpRule::default());
     };
-    let fields = Fields::of(node, "client_ip", &FIELDS, reader)?;
+    let fields = Fields::of(node, "client_ip", &schema::CLIENT_IP, reader)?;
     let defaults = ClientIpRule::default();
     let header = fields
         .get("header")

@@ -6,6 +6,7 @@ use super::net;
 use crate::config::Files;
 use crate::config::fields::{Fields, Reader};
 use crate::config::model::{DoorConfig, Tokens};
+use crate::config::schema;
 use crate::config::source::Span;
 use crate::config::tokens::Style;
 use crate::config::yaml::Node;
@@ -21,6 +22,7 @@ pub(super) struct Listen {
 /// What is particular to a door.
 struct Kind {
     name: &'static str,
+    fields: &'static [&'static str],
     token_field: &'static str,
     example: &'static str,
     style: Style,
@@ -28,6 +30,7 @@ struct Kind {
 
 const API: Kind = Kind {
     name: "api",
+    fields: &schema::API,
     token_field: "token_file",
     example: "127.0.0.1:8082",
     style: Style::Bare,
@@ -35,6 +38,7 @@ const API: Kind = Kind {
 
 const ADMIN: Kind = Kind {
     name: "admin",
+    fields: &schema::ADMIN,
     token_field: "tokens_file",
     example: "127.0.0.1:8090",
     style: Style::WithRole,
@@ -65,7 +69,7 @@ fn door(
     taken: &mut Vec<Listen>,
     reader: &mut Reader<'_>,
 ) -> Option<DoorConfig> {
-    let fields = Fields::of(node, kind.name, &["listen", kind.token_field], reader)?;
+    let fields = Fields::of(node, kind.name, kind.fields, reader)?;
     let help = format!("write listen: {}", kind.example);
     let listen_node = fields.require("listen", &help, reader);
     let listen = listen_node.and_then(|node| net::listen(node, kind.example, reader));

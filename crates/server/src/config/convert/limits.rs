@@ -10,18 +10,9 @@ use slidegate::core::time::Millis;
 
 use super::policies;
 use crate::config::fields::{Fields, Reader};
+use crate::config::schema;
 use crate::config::source::Span;
 use crate::config::yaml::{Node, Value};
-
-const FIELDS: [&str; 7] = [
-    "name",
-    "permits",
-    "window",
-    "algorithm",
-    "resolution",
-    "burst",
-    "max_delay",
-];
 
 const HELP: &str = "write a list such as [\"100/m\"], or of mappings such as {permits: 100, window: 1m}";
 
@@ -117,7 +108,7 @@ fn one(node: &Node, reader: &mut Reader<'_>) -> Option<Placed> {
 }
 
 fn mapping(node: &Node, reader: &mut Reader<'_>) -> Option<Placed> {
-    let fields = Fields::of(node, "limits", &FIELDS, reader)?;
+    let fields = Fields::of(node, "limit", &schema::LIMIT, reader)?;
     let name = fields
         .get("name")
         .map_or(Some(None), |node| policies::name(node, reader).map(Some));

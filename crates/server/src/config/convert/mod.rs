@@ -19,21 +19,9 @@ use slidegate::http::{AnswerOptions, Legacy};
 
 use super::fields::{Fields, Reader};
 use super::model::{Config, LogFormat, TelemetryConfig};
+use super::schema;
 use super::source::Span;
 use super::yaml::{Node, Value};
-
-/// The sections of a file.
-const SECTIONS: [&str; 9] = [
-    "store",
-    "client_ip",
-    "headers",
-    "policies",
-    "gateway",
-    "api",
-    "admin",
-    "rls",
-    "telemetry",
-];
 
 /// A configuration, and where its parts stand in the file: what warnings point at.
 #[derive(Clone, Debug)]
@@ -70,6 +58,7 @@ pub(super) struct PolicyPlaces {
     pub(super) cost: Option<Span>,
     pub(super) shadow: Option<Span>,
     pub(super) count_denied: Option<Span>,
+    pub(super) exempt: Option<Span>,
 }
 
 /// A policy as far as it could be read: routes may refer to one that is broken.
@@ -90,7 +79,7 @@ pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<
         );
         return None;
     }
-    let fields = Fields::of(root, "configuration", &SECTIONS, reader)?;
+    let fields = Fields::of(root, "configuration", &schema::CONFIGURATION, reader)?;
     let mut places = Places::default();
     let store = store::store(fields.get("store"), &mut places, reader);
     let client_ip = client_ip::rule(fields.get("client_ip"), &mut places, reader);
@@ -146,7 +135,7 @@ fn is_envoy_file(root: &Node) -> bool {
 }
 
 fn headers(node: &Node, reader: &mut Reader<'_>) -> Option<AnswerOptions> {
-    let fields = Fields::of(node, "headers", &["legacy", "mode"], reader)?;
+    let fields = Fields::of(node, "headers", &schema::HEADERS, reader)?;
     let words = [
         ("none", Legacy::None),
         ("delta", Legacy::Delta),
@@ -165,7 +154,7 @@ fn headers(node: &Node, reader: &mut Reader<'_>) -> Option<AnswerOptions> {
 }
 
 fn telemetry(node: &Node, reader: &mut Reader<'_>) -> Option<TelemetryConfig> {
-    let fields = Fields::of(node, "telemetry", &["log", "otlp"], reader)?;
+    let fields = Fields::of(node, "telemetry", &schema::TELEMETRY, reader)?;
     fields.later("otlp", Some("none"), reader);
     let words = [("text", LogFormat::Text), ("json", LogFormat::Json)];
     let log = fields.get("log").map_or(Some(LogFormat::Text), |node| {

@@ -9,6 +9,7 @@ use slidegate::policy::{OVERRIDES_MAX, Pattern, Template};
 
 use super::limits::{self, Placed};
 use crate::config::fields::{Fields, Reader};
+use crate::config::schema;
 use crate::config::source::Span;
 use crate::config::yaml::{Node, Value};
 
@@ -49,7 +50,7 @@ fn one(
     seen: &mut HashSet<Vec<String>>,
     reader: &mut Reader<'_>,
 ) -> Option<Override> {
-    let fields = Fields::of(node, "override", &["key", "limits"], reader)?;
+    let fields = Fields::of(node, "override", &schema::OVERRIDE, reader)?;
     let key_help = "write one value for each part of the key, * for any";
     let key_node = fields.require("key", key_help, reader);
     let limits = fields.require("limits", "write limits: [\"1000/m\"]", reader);

@@ -11,25 +11,9 @@ use slidegate::policy::{CostSource, Exempt, KEY_PARTS_MAX, Missing, NAME_LEN_MAX
 use super::limits::{self, Placed};
 use super::{Draft, PolicyPlaces, net, overrides};
 use crate::config::fields::{Fields, Reader};
+use crate::config::schema;
 use crate::config::source::Span;
 use crate::config::yaml::{Node, Value};
-
-const FIELDS: [&str; 14] = [
-    "name",
-    "limits",
-    "key",
-    "missing",
-    "cost",
-    "charge_if",
-    "count_denied",
-    "exempt",
-    "on_store_failure",
-    "failover",
-    "lease",
-    "shards",
-    "shadow",
-    "overrides",
-];
 
 /// The most networks, and the most headers, in an `exempt`: they are tried one after another.
 const EXEMPT_MAX: usize = 256;
@@ -53,7 +37,7 @@ pub(super) fn policies(
 }
 
 fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>) -> Option<Draft> {
-    let fields = Fields::of(node, "policy", &FIELDS, reader)?;
+    let fields = Fields::of(node, "policy", &schema::POLICY, reader)?;
     let name_node = fields.require("name", "write name: per-client", reader);
     let policy_name = name_node.and_then(|node| name(node, reader));
     let limits = fields.require("limits", "write limits: [\"100/m\"]", reader);
@@ -79,6 +63,7 @@ fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>
         cost: at("cost"),
         shadow: at("shadow"),
         count_denied: at("count_denied"),
+        exempt: at("exempt"),
     };
     let name = policy_name?;
     let mut draft = Draft {
@@ -223,7 +208,7 @@ fn cost(node: &Node, reader: &mut Reader<'_>) -> Option<CostSource> {
         let cost = reader.int(node, "cost", 1..=MAX)?;
         return Cost::try_from(cost).ok().map(CostSource::Fixed);
     }
-    let fields = Fields::of(node, "cost", &["from", "min", "max", "default"], reader)?;
+    let fields = Fields::of(node, "cost", &schema::COST, reader)?;
     let from = fields.require("from", "write from: \"{header:x-cost}\"", reader);
     let from = from.and_then(|node| template(node, "from", reader));
     let max = fields.require(
@@ -282,7 +267,7 @@ fn refuse_cost_that_never_fits<'l>(
 }
 
 fn exempt(node: &Node, reader: &mut Reader<'_>) -> Option<Exempt> {
-    let fields = Fields::of(node, "exempt", &["methods", "client_ip", "header"], reader)?;
+    let fields = Fields::of(node, "exempt", &schema::EXEMPT, reader)?;
     let methods = fields
         .get("methods")
         .map_or_else(|| Some(Vec::new()), |node| net::methods(node, reader));

@@ -14,6 +14,7 @@ use super::paths::{self, Kind};
 use super::{Draft, Places, net};
 use crate::config::fields::{Fields, Reader, did_you_mean};
 use crate::config::model::{GatewayConfig, PathMatch, Route, Upstream};
+use crate::config::schema;
 use crate::config::source::Span;
 use crate::config::yaml::{Node, Value};
 
@@ -52,15 +53,7 @@ pub(super) fn gateway(
     places: &mut Places,
     reader: &mut Reader<'_>,
 ) -> ReadGateway {
-    let known = [
-        "listen",
-        "tls",
-        "max_header_bytes",
-        "max_body_bytes",
-        "paths",
-        "routes",
-    ];
-    let Some(fields) = Fields::of(node, "gateway", &known, reader) else {
+    let Some(fields) = Fields::of(node, "gateway", &schema::GATEWAY, reader) else {
         return ReadGateway {
             listen: None,
             config: None,
@@ -121,7 +114,7 @@ fn config(
 }
 
 fn path_rules(node: &Node, reader: &mut Reader<'_>) -> Option<PathRules> {
-    let fields = Fields::of(node, "paths", &["merge_slashes", "trailing_slash"], reader)?;
+    let fields = Fields::of(node, "paths", &schema::PATHS, reader)?;
     let words = [
         ("ignore", TrailingSlash::Ignore),
         ("strict", TrailingSlash::Strict),
@@ -141,12 +134,7 @@ fn path_rules(node: &Node, reader: &mut Reader<'_>) -> Option<PathRules> {
 }
 
 fn route(node: &Node, rules: &PathRules, drafts: Option<&[Draft]>, reader: &mut Reader<'_>) -> Option<Route> {
-    let fields = Fields::of(
-        node,
-        "route",
-        &["match", "policies", "upstream", "timeout"],
-        reader,
-    )?;
+    let fields = Fields::of(node, "route", &schema::ROUTE, reader)?;
     let matched = fields.require("match", "write match: {prefix: /}", reader);
     let matched = matched.and_then(|node| matches(node, rules, reader));
     let path = matched.as_ref().map(|matched| &matched.path);
@@ -183,12 +171,7 @@ struct Matched {
 }
 
 fn matches(node: &Node, rules: &PathRules, reader: &mut Reader<'_>) -> Option<Matched> {
-    let fields = Fields::of(
-        node,
-        "match",
-        &["path", "prefix", "pattern", "methods", "host"],
-        reader,
-    )?;
+    let fields = Fields::of(node, "match", &schema::MATCH, reader)?;
     let methods = fields
         .get("methods")
         .map_or_else(|| Some(Vec::new()), |node| net::methods(node, reader));

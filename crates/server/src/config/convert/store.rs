@@ -5,23 +5,9 @@ use slidegate::store::memory::MAX_KEYS_DEFAULT;
 use super::Places;
 use crate::config::fields::{Fields, Reader, did_you_mean};
 use crate::config::model::StoreConfig;
+use crate::config::schema;
 use crate::config::source::Span;
 use crate::config::yaml::{Node, Value};
-
-const FIELDS: [&str; 12] = [
-    "url",
-    "password_file",
-    "tls",
-    "timeout",
-    "retry",
-    "clock",
-    "prefix",
-    "hash_key_file",
-    "max_keys",
-    "instances",
-    "on_slow_store",
-    "ladder",
-];
 
 /// Stores of a later version, by the scheme of their URL.
 const LATER_SCHEMES: [&str; 5] = ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"];
@@ -40,7 +26,7 @@ pub(super) fn store(
             max_keys: MAX_KEYS_DEFAULT,
         });
     };
-    let fields = Fields::of(node, "store", &FIELDS, reader)?;
+    let fields = Fields::of(node, "store", &schema::STORE, reader)?;
     let url = fields.get("url").map_or(Some(()), |node| url(node, reader));
     for name in [
         "password_file",
