@@ -49,12 +49,7 @@ struct LimitJson<'a> {
 #[serde(untagged)]
 enum CostJson {
     Fixed(Cost),
-    From {
-        from: String,
-        min: Cost,
-        max: Cost,
-        default: Cost,
-    },
+    From { from: String, min: Cost, max: Cost, default: Cost },
 }
 
 #[derive(Debug, Serialize)]
@@ -108,17 +103,9 @@ impl From<&CostSource> for CostJson {
     fn from(cost: &CostSource) -> Self {
         match cost {
             CostSource::Fixed(cost) => Self::Fixed(*cost),
-            CostSource::From {
-                template,
-                min,
-                max,
-                default,
-            } => Self::From {
-                from: template.to_string(),
-                min: *min,
-                max: *max,
-                default: *default,
-            },
+            CostSource::From { template, min, max, default } => {
+                Self::From { from: template.to_string(), min: *min, max: *max, default: *default }
+            }
         }
     }
 }

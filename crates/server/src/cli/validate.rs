@@ -43,18 +43,10 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let result = config::load(&args.file);
     let good = result.is_ok();
-    let printed = if args.json {
-        print_json(&result)
-    } else {
-        print_text(args, &result)
-    };
+    let printed = if args.json { print_json(&result) } else { print_text(args, &result) };
     // A reader that went away (`| head`) changes nothing about the file.
     let _ = printed;
-    if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn print_json(result: &Result<Loaded, Report>) -> io::Result<()> {
@@ -88,11 +80,7 @@ fn print_text(args: &Args, result: &Result<Loaded, Report>) -> io::Result<()> {
         }
         Err(report) => {
             write!(err, "{report}")?;
-            writeln!(
-                err,
-                "{file} can't be used: {}",
-                counted(report.entries().count(), "error")
-            )
+            writeln!(err, "{file} can't be used: {}", counted(report.entries().count(), "error"))
         }
     }
 }

@@ -18,10 +18,7 @@ pub(super) struct EnvFault {
 }
 
 fn fail<T>(message: String, help: impl Into<String>) -> Result<T, EnvFault> {
-    Err(EnvFault {
-        message,
-        help: help.into(),
-    })
+    Err(EnvFault { message, help: help.into() })
 }
 
 /// The text with every `${NAME}` replaced; `None` when there is none.
@@ -98,17 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_no_variable_is_refused() {
-        for text in [
-            "${",
-            "${A",
-            "${}",
-            "${1A}",
-            "${A:-x}",
-            "${A B}",
-            "${MISSING}",
-            "${EMPTY}",
-            "${LONG}",
-        ] {
+        for text in ["${", "${A", "${}", "${1A}", "${A:-x}", "${A B}", "${MISSING}", "${EMPTY}", "${LONG}"] {
             assert!(substitute(text, &lookup).is_err(), "{text}");
         }
     }

@@ -63,10 +63,7 @@ impl Reader<'_> {
                 if scalar.from_env && self.findings.iter().any(|finding| finding.at == Some(node.at)) => {}
             Value::Scalar(scalar) if scalar.from_env => self.error(
                 node.at,
-                format!(
-                    "`{}` does not come to a value that `{field}` can have",
-                    scalar.shown
-                ),
+                format!("`{}` does not come to a value that `{field}` can have", scalar.shown),
                 help,
             ),
             _ => self.error(node.inside(offset), message, help),
@@ -74,11 +71,7 @@ impl Reader<'_> {
     }
 
     fn empty(&mut self, at: Span, field: &str, help: &str) {
-        self.error(
-            at,
-            format!("`{field}` is empty"),
-            format!("{help}, or leave it out"),
-        );
+        self.error(at, format!("`{field}` is empty"), format!("{help}, or leave it out"));
     }
 
     /// A scalar of any kind.
@@ -90,19 +83,11 @@ impl Reader<'_> {
                 None
             }
             Value::List(_) => {
-                self.error(
-                    node.at,
-                    format!("`{field}` takes one value, and here is a list"),
-                    help,
-                );
+                self.error(node.at, format!("`{field}` takes one value, and here is a list"), help);
                 None
             }
             Value::Map(_) => {
-                self.error(
-                    node.at,
-                    format!("`{field}` takes one value, and here is a mapping"),
-                    help,
-                );
+                self.error(node.at, format!("`{field}` takes one value, and here is a mapping"), help);
                 None
             }
         }
@@ -115,10 +100,7 @@ impl Reader<'_> {
             self.error(
                 node.at,
                 format!("`{}` is a boolean, and `{field}` takes a text", scalar.shown),
-                format!(
-                    "{help}; a text that looks like this needs quotes: \"{}\"",
-                    scalar.shown
-                ),
+                format!("{help}; a text that looks like this needs quotes: \"{}\"", scalar.shown),
             );
             return None;
         }
@@ -160,10 +142,7 @@ impl Reader<'_> {
         } else if !digits {
             format!("`{field}` is a whole number, and `{}` is none", scalar.shown)
         } else if text.len() > 1 && text.starts_with('0') {
-            format!(
-                "`{}` is octal to some YAML readers and decimal to others",
-                scalar.shown
-            )
+            format!("`{}` is octal to some YAML readers and decimal to others", scalar.shown)
         } else {
             match text.parse() {
                 Ok(number) if range.contains(&number) => return Some(number),
@@ -234,16 +213,9 @@ impl Reader<'_> {
         }
         let known: Vec<&str> = all.iter().chain(later).copied().collect();
         let message = if !scalar.quoted && is_boolean(text) {
-            format!(
-                "`{}` is a boolean to YAML 1.1 readers, and not a value of `{field}`",
-                scalar.shown
-            )
+            format!("`{}` is a boolean to YAML 1.1 readers, and not a value of `{field}`", scalar.shown)
         } else {
-            format!(
-                "`{field}` can't be `{}`{}",
-                scalar.shown,
-                did_you_mean(text, known.iter())
-            )
+            format!("`{field}` can't be `{}`{}", scalar.shown, did_you_mean(text, known.iter()))
         };
         self.unreadable(node, 0, field, message, &help);
         None
@@ -327,11 +299,7 @@ impl<'n> Fields<'n> {
                 seen.push(name);
             }
         }
-        Some(Self {
-            at: node.at,
-            what,
-            entries,
-        })
+        Some(Self { at: node.at, what, entries })
     }
 
     /// A field's value; the first, where it was written twice.
@@ -364,11 +332,7 @@ impl<'n> Fields<'n> {
             (Value::Scalar(scalar), Some(default)) if scalar.text == default => {}
             (_, Some(default)) => {
                 let what = format!("another `{name}` than `{default}`");
-                reader.not_yet(
-                    node.at,
-                    &what,
-                    format!("leave it out, or write {name}: {default}"),
-                );
+                reader.not_yet(node.at, &what, format!("leave it out, or write {name}: {default}"));
             }
             (_, None) => reader.not_yet(found.at, &format!("`{name}`"), "leave it out"),
         }
@@ -377,10 +341,7 @@ impl<'n> Fields<'n> {
     /// Where to point when something is missing: the first line of the mapping.
     pub(super) fn head(&self, source: &Source) -> Span {
         let line = source.line_of(self.at.start);
-        Span {
-            start: self.at.start,
-            end: line.end.max(self.at.start).min(self.at.end.max(self.at.start)),
-        }
+        Span { start: self.at.start, end: line.end.max(self.at.start).min(self.at.end.max(self.at.start)) }
     }
 }
 

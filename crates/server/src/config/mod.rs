@@ -86,10 +86,7 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, Report> {
 /// # Errors
 /// None while the tests pass: the file is part of the program.
 pub(crate) fn quickstart() -> Result<Loaded, Report> {
-    let source = Source {
-        name: "quickstart.yaml".into(),
-        text: QUICKSTART.into(),
-    };
+    let source = Source { name: "quickstart.yaml".into(), text: QUICKSTART.into() };
     parse(source, Path::new(""), &|_| None)
 }
 
@@ -103,22 +100,14 @@ fn read_file(path: &Path) -> Result<String, String> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..good]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1;
+        let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
         format!("the file is not UTF-8: the first byte that isn't is in line {line}")
     })
 }
 
 /// Reads a text. Pure but for the token files that it names.
 fn parse(source: Source, folder: &Path, lookup: env::Lookup<'_>) -> Result<Loaded, Report> {
-    let mut reader = Reader {
-        source: &source,
-        findings: Vec::new(),
-        secrets: Vec::new(),
-    };
+    let mut reader = Reader { source: &source, findings: Vec::new(), secrets: Vec::new() };
     let mut findings = Vec::new();
     let root = match yaml::parse(&source, lookup, &mut findings) {
         Ok(root) => root,
@@ -130,10 +119,7 @@ fn parse(source: Source, folder: &Path, lookup: env::Lookup<'_>) -> Result<Loade
     match read {
         Some(read) if findings.is_empty() => {
             warnings::add(&read, &mut findings);
-            Ok(Loaded {
-                config: read.config,
-                warnings: Report::new(source, findings, secrets),
-            })
+            Ok(Loaded { config: read.config, warnings: Report::new(source, findings, secrets) })
         }
         _ => Err(Report::new(source, findings, secrets)),
     }

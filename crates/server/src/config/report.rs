@@ -70,25 +70,13 @@ impl Report {
     /// wherever their line is quoted.
     pub(super) fn new(source: Source, mut findings: Vec<Finding>, secrets: Vec<Span>) -> Self {
         findings.sort_by_key(|finding| finding.at.map(|at| at.start));
-        Self {
-            source,
-            findings,
-            secrets,
-        }
+        Self { source, findings, secrets }
     }
 
     /// A report that there is no text to point into: an unreadable file.
     pub(super) fn about_file(name: &str, message: String, help: Option<String>) -> Self {
-        let source = Source {
-            name: name.into(),
-            text: String::new(),
-        };
-        let finding = Finding {
-            severity: Severity::Error,
-            at: None,
-            message,
-            help,
-        };
+        let source = Source { name: name.into(), text: String::new() };
+        let finding = Finding { severity: Severity::Error, at: None, message, help };
         Self::new(source, vec![finding], Vec::new())
     }
 
@@ -99,9 +87,7 @@ impl Report {
 
     /// Whether anything keeps the configuration from being used.
     pub(crate) fn has_errors(&self) -> bool {
-        self.findings
-            .iter()
-            .any(|finding| finding.severity == Severity::Error)
+        self.findings.iter().any(|finding| finding.severity == Severity::Error)
     }
 
     /// The findings, one by one.
@@ -126,10 +112,7 @@ impl Report {
         let (mut before, mut marked) = (0, 0);
         for (offset, char) in self.source.slice(line).char_indices() {
             let byte = line.start + offset;
-            let secret = self
-                .secrets
-                .iter()
-                .any(|span| (span.start..span.end).contains(&byte));
+            let secret = self.secrets.iter().any(|span| (span.start..span.end).contains(&byte));
             quoted.push(match char {
                 _ if secret => '*',
                 char if char.is_control() => ' ',
@@ -161,11 +144,7 @@ impl fmt::Display for Report {
             let (quoted, before, marked) = self.quote(at);
             let number = place.line.to_string();
             let margin = " ".repeat(number.len());
-            writeln!(
-                f,
-                "{margin}--> {}:{}:{}",
-                self.source.name, place.line, place.column
-            )?;
+            writeln!(f, "{margin}--> {}:{}:{}", self.source.name, place.line, place.column)?;
             writeln!(f, "{margin} |")?;
             writeln!(f, "{number} | {}", quoted.trim_end())?;
             writeln!(f, "{margin} | {}{}", " ".repeat(before), "^".repeat(marked))?;

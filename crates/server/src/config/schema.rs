@@ -4,17 +4,8 @@
 //! as "not available yet" instead of as misspelled.
 
 /// The file itself.
-pub(super) const CONFIGURATION: [&str; 9] = [
-    "store",
-    "client_ip",
-    "headers",
-    "policies",
-    "gateway",
-    "api",
-    "admin",
-    "rls",
-    "telemetry",
-];
+pub(super) const CONFIGURATION: [&str; 9] =
+    ["store", "client_ip", "headers", "policies", "gateway", "api", "admin", "rls", "telemetry"];
 
 pub(super) const STORE: [&str; 12] = [
     "url",
@@ -52,15 +43,8 @@ pub(super) const POLICY: [&str; 14] = [
     "overrides",
 ];
 
-pub(super) const LIMIT: [&str; 7] = [
-    "name",
-    "permits",
-    "window",
-    "algorithm",
-    "resolution",
-    "burst",
-    "max_delay",
-];
+pub(super) const LIMIT: [&str; 7] =
+    ["name", "permits", "window", "algorithm", "resolution", "burst", "max_delay"];
 
 pub(super) const COST: [&str; 4] = ["from", "min", "max", "default"];
 
@@ -68,14 +52,8 @@ pub(super) const EXEMPT: [&str; 3] = ["methods", "client_ip", "header"];
 
 pub(super) const OVERRIDE: [&str; 2] = ["key", "limits"];
 
-pub(super) const GATEWAY: [&str; 6] = [
-    "listen",
-    "tls",
-    "max_header_bytes",
-    "max_body_bytes",
-    "paths",
-    "routes",
-];
+pub(super) const GATEWAY: [&str; 6] =
+    ["listen", "tls", "max_header_bytes", "max_body_bytes", "paths", "routes"];
 
 pub(super) const PATHS: [&str; 2] = ["merge_slashes", "trailing_slash"];
 

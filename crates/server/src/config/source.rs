@@ -26,9 +26,7 @@ pub(super) struct Place {
 /// Without the text, which may hold secrets.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Source").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -48,10 +46,7 @@ impl Source {
         let at = self.floor(at);
         let start = self.line_start(at);
         let line = self.text[start..].lines().next().unwrap_or_default();
-        Span {
-            start,
-            end: start + line.len(),
-        }
+        Span { start, end: start + line.len() }
     }
 
     /// The text of a span, or nothing where it isn't one of this text.
@@ -61,10 +56,7 @@ impl Source {
 
     /// The byte at which the n-th character begins.
     pub(super) fn byte_of_char(&self, n: usize) -> usize {
-        self.text
-            .char_indices()
-            .nth(n)
-            .map_or(self.text.len(), |(at, _)| at)
+        self.text.char_indices().nth(n).map_or(self.text.len(), |(at, _)| at)
     }
 
     fn line_start(&self, at: usize) -> usize {
@@ -74,9 +66,6 @@ impl Source {
     /// The start of the character that the byte belongs to.
     fn floor(&self, at: usize) -> usize {
         let at = at.min(self.text.len());
-        (0..=at)
-            .rev()
-            .find(|at| self.text.is_char_boundary(*at))
-            .unwrap_or(0)
+        (0..=at).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0)
     }
 }

@@ -22,9 +22,7 @@ pub(crate) struct Table {
 impl Table {
     /// The table of these policies.
     pub(crate) fn of(policies: &[Policy]) -> Self {
-        Self {
-            rows: policies.iter().flat_map(rows).collect(),
-        }
+        Self { rows: policies.iter().flat_map(rows).collect() }
     }
 }
 
@@ -55,9 +53,9 @@ fn algorithm(limit: &Limit) -> String {
     let algorithm = limit.algorithm();
     let name = algorithm.name();
     match algorithm {
-        Algorithm::SlidingWindow {
-            resolution: Some(resolution),
-        } => format!("{name}, resolution {resolution}"),
+        Algorithm::SlidingWindow { resolution: Some(resolution) } => {
+            format!("{name}, resolution {resolution}")
+        }
         Algorithm::TokenBucket { burst } => format!("{name}, burst {burst}"),
         Algorithm::LeakyBucket { max_delay } => format!("{name}, max_delay {max_delay}"),
         _ => name.into(),
@@ -67,23 +65,16 @@ fn algorithm(limit: &Limit) -> String {
 fn key(policy: &Policy) -> String {
     match policy.key() {
         [] => "one counter".into(),
-        parts => parts
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(" "),
+        parts => parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     }
 }
 
 fn cost(cost: &CostSource) -> String {
     match cost {
         CostSource::Fixed(cost) => cost.to_string(),
-        CostSource::From {
-            template,
-            min,
-            max,
-            default,
-        } => format!("{template} {min} to {max}, else {default}"),
+        CostSource::From { template, min, max, default } => {
+            format!("{template} {min} to {max}, else {default}")
+        }
     }
 }
 
@@ -116,10 +107,9 @@ fn exempt(exempt: &Exempt) -> Option<String> {
     match all.as_slice() {
         [] => None,
         [few @ ..] if few.len() <= 4 => Some(format!("exempt: {}", few.join(", "))),
-        [first, second, third, rest @ ..] => Some(format!(
-            "exempt: {first}, {second}, {third} and {} more",
-            rest.len()
-        )),
+        [first, second, third, rest @ ..] => {
+            Some(format!("exempt: {first}, {second}, {third} and {} more", rest.len()))
+        }
         [_, ..] => None,
     }
 }
@@ -151,10 +141,7 @@ mod tests {
     #[test]
     fn the_table_says_what_is_in_force() {
         let policies = [
-            Policy::builder("order-create")
-                .limits("4000/1s; 100000/1h")
-                .build()
-                .unwrap(),
+            Policy::builder("order-create").limits("4000/1s; 100000/1h").build().unwrap(),
             Policy::builder("login")
                 .limits("10/15m")
                 .key("{client_ip}")

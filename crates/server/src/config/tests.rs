@@ -22,10 +22,7 @@ fn lookup(name: &str) -> Option<String> {
 }
 
 fn read(name: &str, text: &str) -> Result<Loaded, Report> {
-    let source = Source {
-        name: name.into(),
-        text: text.into(),
-    };
+    let source = Source { name: name.into(), text: text.into() };
     parse(source, Path::new(BROKEN), &lookup)
 }
 
@@ -55,10 +52,7 @@ fn the_examples_load_without_warnings() {
     for name in ["full.yaml", "gateway.yaml", "quickstart.yaml"] {
         let loaded = load(&Path::new(EXAMPLES).join(name)).unwrap_or_else(|report| panic!("{report}"));
         assert!(loaded.config.gateway.is_some());
-        let warnings = loaded
-            .warnings
-            .entries()
-            .filter(|entry| entry.severity == "warning");
+        let warnings = loaded.warnings.entries().filter(|entry| entry.severity == "warning");
         assert_eq!(warnings.collect::<Vec<_>>(), [], "{name}");
     }
 }
@@ -69,14 +63,8 @@ fn every_field_has_a_broken_file_and_stands_in_the_full_example() {
     let files: BTreeSet<String> = broken_files().into_iter().map(|(name, _)| name).collect();
     for (section, fields) in schema::ALL {
         for field in fields {
-            assert!(
-                files.contains(&format!("{section}.{field}")),
-                "no broken file for {section}.{field}"
-            );
-            assert!(
-                full.contains(&format!("{field}:")),
-                "examples/full.yaml lacks {section}.{field}"
-            );
+            assert!(files.contains(&format!("{section}.{field}")), "no broken file for {section}.{field}");
+            assert!(full.contains(&format!("{field}:")), "examples/full.yaml lacks {section}.{field}");
         }
     }
 }

@@ -49,9 +49,7 @@ pub(super) enum Style {
 /// Without the secret.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token")
-            .field("role", &self.role)
-            .finish_non_exhaustive()
+        f.debug_struct("Token").field("role", &self.role).finish_non_exhaustive()
     }
 }
 
@@ -66,9 +64,7 @@ pub(super) fn read(path: &Path, style: Style) -> Result<Vec<Token>, String> {
     let read = file.take(FILE_MAX + 1).read_to_string(&mut text);
     read.map_err(|error| format!("{shown} can't be read: {error}"))?;
     if text.len() as u64 > FILE_MAX {
-        return Err(format!(
-            "{shown} is larger than {FILE_MAX} bytes: is it a file of tokens?"
-        ));
+        return Err(format!("{shown} is larger than {FILE_MAX} bytes: is it a file of tokens?"));
     }
     parse(&text, style).map_err(|error| format!("{shown}, {error}"))
 }
@@ -108,13 +104,10 @@ fn parse_line(line: &str, style: Style) -> Result<Token, String> {
         len if len < TOKEN_LEN_MIN => Err(format!(
             "the token has {len} characters: write at least {TOKEN_LEN_MIN}, such as from `openssl rand -hex 16`"
         )),
-        len if len > TOKEN_LEN_MAX => Err(format!(
-            "the token has {len} characters: write at most {TOKEN_LEN_MAX}"
-        )),
-        _ => Ok(Token {
-            role,
-            secret: secret.into(),
-        }),
+        len if len > TOKEN_LEN_MAX => {
+            Err(format!("the token has {len} characters: write at most {TOKEN_LEN_MAX}"))
+        }
+        _ => Ok(Token { role, secret: secret.into() }),
     }
 }
 
@@ -136,14 +129,8 @@ mod tests {
     fn roles_stand_before_the_token() {
         let tokens = parse("read 0123456789abcdef\nwrite\tfedcba9876543210", Style::WithRole).unwrap();
         assert_eq!(
-            tokens
-                .iter()
-                .map(|token| (token.role, &*token.secret))
-                .collect::<Vec<_>>(),
-            [
-                (Role::Read, "0123456789abcdef"),
-                (Role::Write, "fedcba9876543210")
-            ]
+            tokens.iter().map(|token| (token.role, &*token.secret)).collect::<Vec<_>>(),
+            [(Role::Read, "0123456789abcdef"), (Role::Write, "fedcba9876543210")]
         );
     }
 
@@ -153,45 +140,19 @@ mod tests {
             ("", Style::Bare, "no token"),
             ("# only this", Style::Bare, "no token"),
             ("\nsecret", Style::Bare, "line 2: the token has 6 characters"),
-            (
-                "secret secret secret",
-                Style::Bare,
-                "line 1: a token has no spaces",
-            ),
-            (
-                "secretsecretsecret",
-                Style::WithRole,
-                "line 1: write the role first",
-            ),
-            (
-                "admin secretsecretsecret",
-                Style::WithRole,
-                "line 1: write the role first",
-            ),
-            (
-                "read secretsecret\u{e9}secret",
-                Style::WithRole,
-                "printable ASCII",
-            ),
-            (
-                "secretsecretsecret\nsecretsecretsecret",
-                Style::Bare,
-                "line 2: the token stands there twice",
-            ),
+            ("secret secret secret", Style::Bare, "line 1: a token has no spaces"),
+            ("secretsecretsecret", Style::WithRole, "line 1: write the role first"),
+            ("admin secretsecretsecret", Style::WithRole, "line 1: write the role first"),
+            ("read secretsecret\u{e9}secret", Style::WithRole, "printable ASCII"),
+            ("secretsecretsecret\nsecretsecretsecret", Style::Bare, "line 2: the token stands there twice"),
         ];
         for (text, style, expected) in cases {
             let error = parse(text, style).unwrap_err();
             assert!(error.contains(expected), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
-        assert!(
-            parse(&"x".repeat(TOKEN_LEN_MAX + 1), Style::Bare)
-                .unwrap_err()
-                .contains("at most")
-        );
-        let many: String = (0..=TOKENS_MAX)
-            .map(|n| format!("0123456789abcdef{n}\n"))
-            .collect();
+        assert!(parse(&"x".repeat(TOKEN_LEN_MAX + 1), Style::Bare).unwrap_err().contains("at most"));
+        let many: String = (0..=TOKENS_MAX).map(|n| format!("0123456789abcdef{n}\n")).collect();
         assert!(parse(&many, Style::Bare).unwrap_err().contains("at most"));
     }
 

@@ -48,12 +48,7 @@ pub(super) fn add(read: &Read, findings: &mut Vec<Finding>) {
 }
 
 fn say(severity: Severity, at: Option<Span>, message: impl Into<String>, help: impl Into<String>) -> Finding {
-    Finding {
-        severity,
-        at,
-        message: message.into(),
-        help: Some(help.into()),
-    }
+    Finding { severity, at, message: message.into(), help: Some(help.into()) }
 }
 
 fn policies(read: &Read) -> impl Iterator<Item = (&Policy, &PolicyPlaces)> {
@@ -81,19 +76,11 @@ fn trusts_everyone(read: &Read) -> Vec<Finding> {
     let Trust::Proxies(nets) = &read.config.client_ip.trust else {
         return Vec::new();
     };
-    let all = nets
-        .iter()
-        .zip(&read.places.trusted_proxies)
-        .filter(|(net, _)| net.prefix_len() == 0);
+    let all = nets.iter().zip(&read.places.trusted_proxies).filter(|(net, _)| net.prefix_len() == 0);
     all.map(|(net, at)| {
         let message =
             format!("{net} trusts everyone: any client can say which address it has, and dodge its limits");
-        say(
-            Severity::Warning,
-            Some(*at),
-            message,
-            "write the networks of your own proxies",
-        )
+        say(Severity::Warning, Some(*at), message, "write the networks of your own proxies")
     })
     .collect()
 }
@@ -152,16 +139,8 @@ fn shadow(read: &Read) -> Vec<Finding> {
     let shadows = policies(read).filter(|(policy, _)| policy.is_shadow());
     shadows
         .map(|(policy, places)| {
-            let message = format!(
-                "policy `{}` is a shadow: it counts and denies nothing",
-                policy.name()
-            );
-            say(
-                Severity::Warning,
-                places.shadow,
-                message,
-                "write shadow: false to enforce it",
-            )
+            let message = format!("policy `{}` is a shadow: it counts and denies nothing", policy.name());
+            say(Severity::Warning, places.shadow, message, "write shadow: false to enforce it")
         })
         .collect()
 }
@@ -196,10 +175,7 @@ fn skipped_by_leaving_a_part_out(read: &Read) -> Vec<Finding> {
 fn cost_may_be_nothing(read: &Read) -> Vec<Finding> {
     let free = policies(read).filter(|(policy, _)| matches!(policy.cost(), CostSource::From { min: 0, .. }));
     free.map(|(policy, places)| {
-        let message = format!(
-            "a request that says it costs 0 passes policy `{}` uncounted",
-            policy.name()
-        );
+        let message = format!("a request that says it costs 0 passes policy `{}` uncounted", policy.name());
         say(Severity::Warning, places.cost, message, "write min: 1")
     })
     .collect()
@@ -207,21 +183,10 @@ fn cost_may_be_nothing(read: &Read) -> Vec<Finding> {
 
 fn exempts_everyone(read: &Read) -> Vec<Finding> {
     let exempting = policies(read).filter_map(|(policy, places)| {
-        let all = policy
-            .exempt()
-            .client_ip
-            .iter()
-            .find(|net| net.prefix_len() == 0)?;
-        let message = format!(
-            "policy `{}` exempts everyone in {all}, so it limits nobody there",
-            policy.name()
-        );
-        Some(say(
-            Severity::Warning,
-            places.exempt,
-            message,
-            "write the networks that are really meant",
-        ))
+        let all = policy.exempt().client_ip.iter().find(|net| net.prefix_len() == 0)?;
+        let message =
+            format!("policy `{}` exempts everyone in {all}, so it limits nobody there", policy.name());
+        Some(say(Severity::Warning, places.exempt, message, "write the networks that are really meant"))
     });
     exempting.collect()
 }
@@ -242,12 +207,7 @@ fn limits_by_position(read: &Read) -> Vec<Finding> {
             );
             let help =
                 "give each a name, as in {name: burst, permits: 100, window: 10s}, before you reorder them";
-            Some(say(
-                Severity::Info,
-                places.limits.get(index).copied(),
-                message,
-                help,
-            ))
+            Some(say(Severity::Info, places.limits.get(index).copied(), message, help))
         })
         .collect()
 }
@@ -296,22 +256,14 @@ fn long_windows(read: &Read) -> Vec<Finding> {
             let window = named.limit().window();
             let message =
                 format!("a window of {window} starts afresh with each restart: counters are kept in memory");
-            say(
-                Severity::Info,
-                Some(*at),
-                message,
-                "keep quotas of this length where they outlast a restart",
-            )
+            say(Severity::Info, Some(*at), message, "keep quotas of this length where they outlast a restart")
         })
         .collect()
 }
 
 fn unused(read: &Read) -> Vec<Finding> {
     let routes = read.config.gateway.iter().flat_map(|gateway| &gateway.routes);
-    let used: Vec<&str> = routes
-        .flat_map(|route| &route.policies)
-        .map(|name| &**name)
-        .collect();
+    let used: Vec<&str> = routes.flat_map(|route| &route.policies).map(|name| &**name).collect();
     let (severity, hint) = if read.config.api.is_some() {
         (Severity::Info, "only the API can ask for it")
     } else {
@@ -321,12 +273,7 @@ fn unused(read: &Read) -> Vec<Finding> {
         .filter(|(policy, _)| !used.contains(&&**policy.name()))
         .map(|(policy, places)| {
             let message = format!("no route names policy `{}`: {hint}", policy.name());
-            say(
-                severity,
-                Some(places.name),
-                message,
-                "name it in the `policies` of a route, or remove it",
-            )
+            say(severity, Some(places.name), message, "name it in the `policies` of a route, or remove it")
         })
         .collect()
 }
@@ -336,35 +283,20 @@ fn routes(read: &Read) -> Vec<Finding> {
         return Vec::new();
     };
     let placed = gateway.routes.iter().zip(&read.places.routes);
-    placed
-        .filter_map(|(route, at)| route_danger(read, route, *at))
-        .collect()
+    placed.filter_map(|(route, at)| route_danger(read, route, *at)).collect()
 }
 
 fn route_danger(read: &Read, route: &Route, at: Span) -> Option<Finding> {
     if route.policies.is_empty() {
         let help = "write policies: [NAME], unless that is meant";
-        return Some(say(
-            Severity::Info,
-            Some(at),
-            "this route has no policies: it is not limited",
-            help,
-        ));
+        return Some(say(Severity::Info, Some(at), "this route has no policies: it is not limited", help));
     }
     // With a new value in each request, a client gets a new counter in each request.
     let chosen = |name: &str| {
-        let policy = read
-            .config
-            .policies
-            .iter()
-            .find(|policy| &**policy.name() == name)?;
+        let policy = read.config.policies.iter().find(|policy| &**policy.name() == name)?;
         policy.key().iter().find(|part| is_client_chosen(part))
     };
-    let parts: Vec<&Template> = route
-        .policies
-        .iter()
-        .map(|name| chosen(name))
-        .collect::<Option<_>>()?;
+    let parts: Vec<&Template> = route.policies.iter().map(|name| chosen(name)).collect::<Option<_>>()?;
     let message = format!(
         "every limit of this route has a key that clients choose: who sends another {} each time has no limit",
         parts.first()?

@@ -75,11 +75,7 @@ impl Node {
     /// The place of a byte of a scalar's text: the whole scalar where the two don't correspond.
     pub(super) fn inside(&self, offset: usize) -> Span {
         match &self.value {
-            Value::Scalar(Scalar {
-                verbatim_at: Some(start),
-                text,
-                ..
-            }) => {
+            Value::Scalar(Scalar { verbatim_at: Some(start), text, .. }) => {
                 let start = start + offset.min(text.len());
                 let end = self.at.end.max(start);
                 let end = end
@@ -123,20 +119,15 @@ pub(super) fn parse(
     };
     let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(&source.text, options)
         .map_err(|error| fault_of(source, &error))?;
-    let mut composer = Composer {
-        source,
-        lookup,
-        findings,
-    };
+    let mut composer = Composer { source, lookup, findings };
     Ok(composer.node(raw))
 }
 
 fn fault_of(source: &Source, error: &serde_saphyr::Error) -> Finding {
     let at = error.location().map(|location| span_of(source, location));
     let line = at.map_or("", |at| source.slice(source.line_of(at.start)));
-    let help = line
-        .contains("${")
-        .then(|| "a text with ${NAME} inside [ ] or { } needs quotes: \"${NAME}\"".into());
+    let help =
+        line.contains("${").then(|| "a text with ${NAME} inside [ ] or { } needs quotes: \"${NAME}\"".into());
     Finding {
         severity: Severity::Error,
         at,
@@ -149,10 +140,9 @@ fn span_of(source: &Source, location: serde_saphyr::Location) -> Span {
     let span = location.span();
     let to_usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     match (span.byte_offset(), span.byte_len()) {
-        (Some(start), Some(len)) => Span {
-            start: to_usize(start),
-            end: to_usize(start).saturating_add(to_usize(len)),
-        },
+        (Some(start), Some(len)) => {
+            Span { start: to_usize(start), end: to_usize(start).saturating_add(to_usize(len)) }
+        }
         _ => Span {
             start: source.byte_of_char(to_usize(span.offset())),
             end: source.byte_of_char(to_usize(span.offset()).saturating_add(to_usize(span.len()))),
@@ -266,10 +256,7 @@ impl Composer<'_> {
     }
 
     fn entry(&mut self, (name, raw): (Spanned<String>, Spanned<Raw>)) -> (Name, Node) {
-        let name = Name {
-            at: span_of(self.source, name.defined),
-            text: name.value,
-        };
+        let name = Name { at: span_of(self.source, name.defined), text: name.value };
         let mut node = self.node(raw);
         if matches!(node.value, Value::Null) && self.source.slice(node.at).trim().is_empty() {
             // There is nothing to point at but the field itself.
@@ -293,12 +280,7 @@ impl Composer<'_> {
             }
         };
         let start = at.start + usize::from(self.source.slice(at).starts_with(['"', '\'']));
-        let verbatim = !from_env
-            && self
-                .source
-                .text
-                .get(start..)
-                .is_some_and(|rest| rest.starts_with(&text));
+        let verbatim = !from_env && self.source.text.get(start..).is_some_and(|rest| rest.starts_with(&text));
         Value::Scalar(Scalar {
             text,
             shown: written,

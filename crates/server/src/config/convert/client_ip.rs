@@ -25,9 +25,7 @@ pub(super) fn rule(
     };
     let fields = Fields::of(node, "client_ip", &schema::CLIENT_IP, reader)?;
     let defaults = ClientIpRule::default();
-    let header = fields
-        .get("header")
-        .map_or(Some(defaults.header), |node| header(node, reader));
+    let header = fields.get("header").map_or(Some(defaults.header), |node| header(node, reader));
     let trust = trust(&fields, header.as_ref(), places, reader);
     let mut prefix = |name, max, default| {
         fields.get(name).map_or(Some(default), |node| {
@@ -71,23 +69,17 @@ fn trust(
 ) -> Option<Trust> {
     let hops_node = fields.get("hops");
     let hops = hops_node.map_or(Some(0), |node| reader.int(node, "hops", 0..=HOPS_MAX));
-    let proxies = fields
-        .get("trusted_proxies")
-        .map_or(Some(Vec::new()), |node| match &node.value {
-            Value::List(items) if items.is_empty() => Some(Vec::new()),
-            Value::List(items) => {
-                places.trusted_proxies = items.iter().map(|item| item.at).collect();
-                net::networks(node, "trusted_proxies", PROXIES_MAX, reader)
-            }
-            _ => net::networks(node, "trusted_proxies", PROXIES_MAX, reader),
-        });
+    let proxies = fields.get("trusted_proxies").map_or(Some(Vec::new()), |node| match &node.value {
+        Value::List(items) if items.is_empty() => Some(Vec::new()),
+        Value::List(items) => {
+            places.trusted_proxies = items.iter().map(|item| item.at).collect();
+            net::networks(node, "trusted_proxies", PROXIES_MAX, reader)
+        }
+        _ => net::networks(node, "trusted_proxies", PROXIES_MAX, reader),
+    });
     let (hops, proxies) = (u8::try_from(hops?).ok()?, proxies?);
     let Some(node) = hops_node.filter(|_| hops > 0) else {
-        return Some(if proxies.is_empty() {
-            Trust::Nobody
-        } else {
-            Trust::Proxies(proxies)
-        });
+        return Some(if proxies.is_empty() { Trust::Nobody } else { Trust::Proxies(proxies) });
     };
     places.hops = Some(node.at);
     if !proxies.is_empty() {

@@ -74,11 +74,7 @@ fn door(
     let listen_node = fields.require("listen", &help, reader);
     let listen = listen_node.and_then(|node| net::listen(node, kind.example, reader));
     if let (Some(address), Some(node)) = (listen, listen_node) {
-        let listen = Listen {
-            door: kind.name,
-            address,
-            at: node.at,
-        };
+        let listen = Listen { door: kind.name, address, at: node.at };
         refuse_clash(listen, taken, reader);
         taken.push(listen);
     }
@@ -88,17 +84,11 @@ fn door(
     };
     match (listen?, tokens) {
         (listen, Some(tokens)) => Some(DoorConfig { listen, tokens }),
-        (listen, None) if listen.ip().is_loopback() => Some(DoorConfig {
-            listen,
-            tokens: Tokens::Anyone,
-        }),
+        (listen, None) if listen.ip().is_loopback() => Some(DoorConfig { listen, tokens: Tokens::Anyone }),
         (listen, None) => {
             reader.error(
                 listen_node.map_or(node.at, |node| node.at),
-                format!(
-                    "`{}` at {listen} can be reached from other machines, and has no token",
-                    kind.name
-                ),
+                format!("`{}` at {listen} can be reached from other machines, and has no token", kind.name),
                 format!("write {}: FILE, or listen: {}", kind.token_field, kind.example),
             );
             None
@@ -131,10 +121,7 @@ fn refuse_clash(listen: Listen, taken: &[Listen], reader: &mut Reader<'_>) {
     if let Some(other) = clash {
         reader.error(
             listen.at,
-            format!(
-                "`{}` can't listen at {}: `{}` already does",
-                listen.door, listen.address, other.door
-            ),
+            format!("`{}` can't listen at {}: `{}` already does", listen.door, listen.address, other.door),
             "give each its own port",
         );
     }

@@ -44,17 +44,12 @@ pub(super) fn limits(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<Placed>
     let read: Vec<_> = items.iter().map(|item| one(item, reader)).collect();
     let limits: Vec<Placed> = read.into_iter().collect::<Option<_>>()?;
     for (index, limit) in limits.iter().enumerate() {
-        let twice = limit.name.as_ref().filter(|name| {
-            limits[..index]
-                .iter()
-                .any(|other| other.name.as_ref() == Some(name))
-        });
+        let twice = limit
+            .name
+            .as_ref()
+            .filter(|name| limits[..index].iter().any(|other| other.name.as_ref() == Some(name)));
         if let Some(name) = twice {
-            reader.error(
-                limit.at,
-                format!("two limits are called `{name}`"),
-                "give each its own name",
-            );
+            reader.error(limit.at, format!("two limits are called `{name}`"), "give each its own name");
             return None;
         }
     }
@@ -66,11 +61,7 @@ fn several(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<Placed>> {
     let scalar = reader.text(node, "limits", HELP)?;
     match parse_limits(&scalar.text) {
         Ok(limits) => {
-            let place = |limit| Placed {
-                name: None,
-                limit,
-                at: node.at,
-            };
+            let place = |limit| Placed { name: None, limit, at: node.at };
             Some(limits.into_iter().map(place).collect())
         }
         Err(error) => {
@@ -91,11 +82,7 @@ fn one(node: &Node, reader: &mut Reader<'_>) -> Option<Placed> {
         return None;
     }
     match parse_limit(&scalar.text) {
-        Ok(limit) => Some(Placed {
-            name: None,
-            limit,
-            at: node.at,
-        }),
+        Ok(limit) => Some(Placed { name: None, limit, at: node.at }),
         Err(error) => {
             let help = match error.fault {
                 ParseLimitFault::Limit(_) => "the message says which values fit",
@@ -109,9 +96,7 @@ fn one(node: &Node, reader: &mut Reader<'_>) -> Option<Placed> {
 
 fn mapping(node: &Node, reader: &mut Reader<'_>) -> Option<Placed> {
     let fields = Fields::of(node, "limit", &schema::LIMIT, reader)?;
-    let name = fields
-        .get("name")
-        .map_or(Some(None), |node| policies::name(node, reader).map(Some));
+    let name = fields.get("name").map_or(Some(None), |node| policies::name(node, reader).map(Some));
     let permits = fields.require("permits", "write permits: 100", reader);
     let permits = permits.and_then(|node| reader.int(node, "permits", 0..=PERMITS_MAX.into()));
     let window = fields.require("window", "write window: 1m", reader);
@@ -120,11 +105,7 @@ fn mapping(node: &Node, reader: &mut Reader<'_>) -> Option<Placed> {
     let (name, algorithm) = (name?, algorithm?);
     let limit = Limit::new(permits?, window?).and_then(|limit| limit.with_algorithm(algorithm));
     match limit {
-        Ok(limit) => Some(Placed {
-            name,
-            limit,
-            at: node.at,
-        }),
+        Ok(limit) => Some(Placed { name, limit, at: node.at }),
         Err(error) => {
             let field = match error {
                 LimitError::Resolution { .. } | LimitError::ResolutionTooFine { .. } => "resolution",
@@ -149,20 +130,16 @@ fn algorithm(fields: &Fields<'_>, permits: Option<u64>, reader: &mut Reader<'_>)
         ("token_bucket", Kind::TokenBucket),
         ("leaky_bucket", Kind::LeakyBucket),
     ];
-    let kind = fields.get("algorithm").map_or(Some(Kind::SlidingWindow), |node| {
-        reader.choice(node, "algorithm", &words, &[])
-    });
-    let resolution = fields
-        .get("resolution")
-        .map_or(Some(None), |node| resolution(node, reader));
-    let burst = fields.get("burst").map_or(Some(permits), |node| {
-        reader.int(node, "burst", 1..=PERMITS_MAX.into()).map(Some)
-    });
-    let max_delay = fields.get("max_delay").map_or(Some(None), |node| {
-        reader
-            .duration(node, "max_delay", Millis(0)..=WINDOW_MAX)
-            .map(Some)
-    });
+    let kind = fields
+        .get("algorithm")
+        .map_or(Some(Kind::SlidingWindow), |node| reader.choice(node, "algorithm", &words, &[]));
+    let resolution = fields.get("resolution").map_or(Some(None), |node| resolution(node, reader));
+    let burst = fields
+        .get("burst")
+        .map_or(Some(permits), |node| reader.int(node, "burst", 1..=PERMITS_MAX.into()).map(Some));
+    let max_delay = fields
+        .get("max_delay")
+        .map_or(Some(None), |node| reader.duration(node, "max_delay", Millis(0)..=WINDOW_MAX).map(Some));
     let kind = kind?;
     let mut fits = true;
     for (setting, owner, of) in [
@@ -172,11 +149,7 @@ fn algorithm(fields: &Fields<'_>, permits: Option<u64>, reader: &mut Reader<'_>)
     ] {
         if let Some((name, _)) = fields.entry(setting).filter(|_| kind != of) {
             let message = format!("`{setting}` is a setting of {owner} only");
-            reader.error(
-                name.at,
-                message,
-                format!("leave it out, or write algorithm: {owner}"),
-            );
+            reader.error(name.at, message, format!("leave it out, or write algorithm: {owner}"));
             fits = false;
         }
     }
@@ -193,12 +166,8 @@ fn algorithm(fields: &Fields<'_>, permits: Option<u64>, reader: &mut Reader<'_>)
         Kind::SlidingWindow => Algorithm::SlidingWindow { resolution },
         Kind::SlidingLog => Algorithm::SlidingLog,
         Kind::FixedWindow => Algorithm::FixedWindow,
-        Kind::TokenBucket => Algorithm::TokenBucket {
-            burst: u32::try_from(burst?).ok()?,
-        },
-        Kind::LeakyBucket => Algorithm::LeakyBucket {
-            max_delay: max_delay?,
-        },
+        Kind::TokenBucket => Algorithm::TokenBucket { burst: u32::try_from(burst?).ok()? },
+        Kind::LeakyBucket => Algorithm::LeakyBucket { max_delay: max_delay? },
     })
 }
 
@@ -209,7 +178,5 @@ fn resolution(node: &Node, reader: &mut Reader<'_>) -> Option<Option<Millis>> {
     {
         return Some(None);
     }
-    reader
-        .duration(node, "resolution", Millis(1)..=WINDOW_MAX)
-        .map(Some)
+    reader.duration(node, "resolution", Millis(1)..=WINDOW_MAX).map(Some)
 }

@@ -83,24 +83,17 @@ pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<
     let mut places = Places::default();
     let store = store::store(fields.get("store"), &mut places, reader);
     let client_ip = client_ip::rule(fields.get("client_ip"), &mut places, reader);
-    let answers = fields
-        .get("headers")
-        .map_or_else(|| Some(AnswerOptions::default()), |node| headers(node, reader));
-    let telemetry = fields.get("telemetry").map_or_else(
-        || Some(TelemetryConfig::default()),
-        |node| telemetry(node, reader),
-    );
+    let answers =
+        fields.get("headers").map_or_else(|| Some(AnswerOptions::default()), |node| headers(node, reader));
+    let telemetry = fields
+        .get("telemetry")
+        .map_or_else(|| Some(TelemetryConfig::default()), |node| telemetry(node, reader));
     fields.later("rls", None, reader);
     let drafts = policies::policies(&fields, client_ip.as_ref(), reader);
-    let gateway = fields
-        .get("gateway")
-        .map(|node| routes::gateway(node, drafts.as_deref(), &mut places, reader));
-    let (api, admin) = doors::doors(
-        &fields,
-        files,
-        gateway.as_ref().and_then(|gateway| gateway.listen),
-        reader,
-    );
+    let gateway =
+        fields.get("gateway").map(|node| routes::gateway(node, drafts.as_deref(), &mut places, reader));
+    let (api, admin) =
+        doors::doors(&fields, files, gateway.as_ref().and_then(|gateway| gateway.listen), reader);
 
     let gateway = match gateway {
         None => None,
@@ -136,29 +129,17 @@ fn is_envoy_file(root: &Node) -> bool {
 
 fn headers(node: &Node, reader: &mut Reader<'_>) -> Option<AnswerOptions> {
     let fields = Fields::of(node, "headers", &schema::HEADERS, reader)?;
-    let words = [
-        ("none", Legacy::None),
-        ("delta", Legacy::Delta),
-        ("epoch", Legacy::Epoch),
-    ];
-    let legacy = fields.get("legacy").map_or(Some(Legacy::None), |node| {
-        reader.choice(node, "legacy", &words, &[])
-    });
-    let mode = fields
-        .get("mode")
-        .map_or(Some(false), |node| reader.bool(node, "mode"));
-    Some(AnswerOptions {
-        legacy: legacy?,
-        mode: mode?,
-    })
+    let words = [("none", Legacy::None), ("delta", Legacy::Delta), ("epoch", Legacy::Epoch)];
+    let legacy =
+        fields.get("legacy").map_or(Some(Legacy::None), |node| reader.choice(node, "legacy", &words, &[]));
+    let mode = fields.get("mode").map_or(Some(false), |node| reader.bool(node, "mode"));
+    Some(AnswerOptions { legacy: legacy?, mode: mode? })
 }
 
 fn telemetry(node: &Node, reader: &mut Reader<'_>) -> Option<TelemetryConfig> {
     let fields = Fields::of(node, "telemetry", &schema::TELEMETRY, reader)?;
     fields.later("otlp", Some("none"), reader);
     let words = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-    let log = fields.get("log").map_or(Some(LogFormat::Text), |node| {
-        reader.choice(node, "log", &words, &[])
-    });
+    let log = fields.get("log").map_or(Some(LogFormat::Text), |node| reader.choice(node, "log", &words, &[]));
     Some(TelemetryConfig { log: log? })
 }

@@ -8,9 +8,7 @@ use ipnet::IpNet;
 use crate::config::fields::{Reader, did_you_mean};
 use crate::config::yaml::Node;
 
-const METHODS: [&str; 9] = [
-    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
-];
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
 
 /// The most methods in a list.
 const METHODS_MAX: usize = 32;
@@ -42,18 +40,11 @@ pub(super) fn network(node: &Node, field: &str, reader: &mut Reader<'_>) -> Opti
     }
     let message = match text.parse::<IpNet>() {
         Ok(net) if matches!(net, IpNet::V6(net) if net.addr().to_ipv4_mapped().is_some()) => {
-            format!(
-                "`{}` never matches: write IPv4 networks as IPv4, such as 10.0.0.0/8",
-                scalar.shown
-            )
+            format!("`{}` never matches: write IPv4 networks as IPv4, such as 10.0.0.0/8", scalar.shown)
         }
         Ok(net) if net.addr() != net.network() => {
             let whole = IpNet::from(net.addr());
-            format!(
-                "`{}` has bits behind its prefix: write {} or {whole}",
-                scalar.shown,
-                net.trunc()
-            )
+            format!("`{}` has bits behind its prefix: write {} or {whole}", scalar.shown, net.trunc())
         }
         Ok(net) => return Some(net),
         Err(_) => format!("`{}` is not a network", scalar.shown),

@@ -59,12 +59,8 @@ fn one(
     let values = reader.list(key_node, "key", usize::MAX, key_help)?;
     if values.len() != key.len() {
         let names: Vec<String> = key.iter().map(|(template, _)| template.to_string()).collect();
-        let message = format!(
-            "the key has {} parts ({}), and here are {}",
-            key.len(),
-            names.join(", "),
-            values.len()
-        );
+        let message =
+            format!("the key has {} parts ({}), and here are {}", key.len(), names.join(", "), values.len());
         reader.error(key_node.at, message, key_help);
         return None;
     }
@@ -76,17 +72,10 @@ fn one(
     let texts: Vec<String> = texts.into_iter().collect::<Option<_>>()?;
     let patterns = texts.iter().map(|text| Pattern::parse(text)).collect();
     if !seen.insert(texts) {
-        reader.error(
-            key_node.at,
-            "an earlier override has the same key and wins",
-            "keep one of the two",
-        );
+        reader.error(key_node.at, "an earlier override has the same key and wins", "keep one of the two");
         return None;
     }
-    Some(Override {
-        patterns,
-        limits: limits?,
-    })
+    Some(Override { patterns, limits: limits? })
 }
 
 fn value_of(
@@ -118,9 +107,7 @@ fn value_of(
 
 /// Addresses are compared as they are grouped: another spelling would never match.
 fn address(node: &Node, text: &str, rule: &ClientIpRule, reader: &mut Reader<'_>) -> Option<String> {
-    let (host, prefix) = text
-        .split_once('/')
-        .map_or((text, None), |(host, prefix)| (host, Some(prefix)));
+    let (host, prefix) = text.split_once('/').map_or((text, None), |(host, prefix)| (host, Some(prefix)));
     let Ok(address) = host.parse::<IpAddr>().map(|address| address.to_canonical()) else {
         reader.unreadable(
             node,
@@ -135,11 +122,7 @@ fn address(node: &Node, text: &str, rule: &ClientIpRule, reader: &mut Reader<'_>
         IpAddr::V4(_) => rule.ipv4_prefix,
         IpAddr::V6(_) => rule.ipv6_prefix,
     };
-    let canonical = Client {
-        address,
-        prefix: group,
-    }
-    .to_string();
+    let canonical = Client { address, prefix: group }.to_string();
     if prefix.is_none() && canonical == text {
         return Some(canonical);
     }

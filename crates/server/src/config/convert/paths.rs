@@ -25,10 +25,7 @@ pub(super) fn path(node: &Node, kind: Kind, rules: &PathRules, reader: &mut Read
     let (field, help) = match kind {
         Kind::Exact => ("path", "write a path such as /login"),
         Kind::Prefix => ("prefix", "write the start of a path, such as /api/"),
-        Kind::Pattern => (
-            "pattern",
-            "write a path with parameters for whole segments, such as /users/{id}",
-        ),
+        Kind::Pattern => ("pattern", "write a path with parameters for whole segments, such as /users/{id}"),
     };
     let text = reader.text(node, field, help)?.text.clone();
     let fault = if !text.starts_with('/') {
@@ -42,10 +39,7 @@ pub(super) fn path(node: &Node, kind: Kind, rules: &PathRules, reader: &mut Read
     } else if kind == Kind::Pattern {
         pattern_fault(&text)
     } else if let Some(at) = text.find(['{', '}', '*']) {
-        Some((
-            at,
-            format!("`{field}` is taken letter for letter; parameters belong into `pattern`"),
-        ))
+        Some((at, format!("`{field}` is taken letter for letter; parameters belong into `pattern`")))
     } else {
         None
     };
@@ -99,22 +93,14 @@ fn pattern_fault(text: &str) -> Option<(usize, String)> {
             }
             names.push(name);
         } else if let Some(within) = segment.find(['{', '}', '*']) {
-            return Some((
-                at + within,
-                "a parameter is a whole segment, as in /users/{id}".into(),
-            ));
+            return Some((at + within, "a parameter is a whole segment, as in /users/{id}".into()));
         }
         at += segment.len() + 1;
     }
     if text.split('/').count() > SEGMENTS_MAX {
         return Some((0, format!("a pattern has at most {SEGMENTS_MAX} segments")));
     }
-    names.is_empty().then(|| {
-        (
-            0,
-            "a pattern has a parameter such as {id}; without one write `path`".into(),
-        )
-    })
+    names.is_empty().then(|| (0, "a pattern has a parameter such as {id}; without one write `path`".into()))
 }
 
 fn parameter(segment: &str) -> Option<&str> {
@@ -132,11 +118,7 @@ pub(super) fn has_parameter(path: &PathMatch, name: &str) -> bool {
 /// Whether every request that the later route would take is taken by the earlier one. Errs towards no.
 pub(super) fn takes_all_of(earlier: &Route, later: &Route) -> bool {
     let methods = earlier.methods.is_empty()
-        || (!later.methods.is_empty()
-            && later
-                .methods
-                .iter()
-                .all(|method| earlier.methods.contains(method)));
+        || (!later.methods.is_empty() && later.methods.iter().all(|method| earlier.methods.contains(method)));
     methods
         && host_covers(earlier.host.as_deref(), later.host.as_deref())
         && path_covers(&earlier.path, &later.path)

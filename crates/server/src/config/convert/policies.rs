@@ -42,12 +42,8 @@ fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>
     let policy_name = name_node.and_then(|node| name(node, reader));
     let limits = fields.require("limits", "write limits: [\"100/m\"]", reader);
     let limits = limits.and_then(|node| limits::limits(node, reader));
-    let key = fields
-        .get("key")
-        .map_or_else(|| Some(Vec::new()), |node| key(node, reader));
-    let cost = fields
-        .get("cost")
-        .map_or(Some(CostSource::Fixed(1)), |node| cost(node, reader));
+    let key = fields.get("key").map_or_else(|| Some(Vec::new()), |node| key(node, reader));
+    let cost = fields.get("cost").map_or(Some(CostSource::Fixed(1)), |node| cost(node, reader));
     let overrides = match (fields.get("overrides"), &key) {
         (None, _) => Some(Vec::new()),
         (Some(node), Some(key)) => overrides::overrides(node, key, client_ip, reader),
@@ -66,11 +62,7 @@ fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>
         exempt: at("exempt"),
     };
     let name = policy_name?;
-    let mut draft = Draft {
-        name: name.clone(),
-        places,
-        policy: None,
-    };
+    let mut draft = Draft { name: name.clone(), places, policy: None };
     if let (Some(limits), Some(key), Some(cost), Some(overrides), Some(settings)) =
         (limits, key, cost, overrides, settings)
     {
@@ -84,20 +76,12 @@ fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>
             builder = builder.key_template(template);
         }
         for read in overrides {
-            let limits = read
-                .limits
-                .into_iter()
-                .map(|limit| (limit.name, limit.limit))
-                .collect();
+            let limits = read.limits.into_iter().map(|limit| (limit.name, limit.limit)).collect();
             builder = builder.override_limits(read.patterns, limits);
         }
         match builder.build() {
             Ok(policy) => draft.policy = Some(policy),
-            Err(error) => reader.error(
-                fields.head(reader.source),
-                error.to_string(),
-                "change this policy",
-            ),
+            Err(error) => reader.error(fields.head(reader.source), error.to_string(), "change this policy"),
         }
     }
     Some(draft)
@@ -109,12 +93,9 @@ fn settings(
     reader: &mut Reader<'_>,
 ) -> Option<impl FnOnce(PolicyBuilder) -> PolicyBuilder + use<>> {
     fields.later("charge_if", None, reader);
-    for (name, default) in [
-        ("on_store_failure", "local"),
-        ("failover", "exact"),
-        ("lease", "none"),
-        ("shards", "1"),
-    ] {
+    for (name, default) in
+        [("on_store_failure", "local"), ("failover", "exact"), ("lease", "none"), ("shards", "1")]
+    {
         fields.later(name, Some(default), reader);
     }
     let words = [
@@ -123,25 +104,16 @@ fn settings(
         ("deny", Missing::Deny),
         ("client_ip", Missing::ClientIp),
     ];
-    let missing = fields.get("missing").map_or(Some(Missing::Count), |node| {
-        reader.choice(node, "missing", &words, &[])
-    });
-    let count_denied = fields
-        .get("count_denied")
-        .map_or(Some(false), |node| reader.bool(node, "count_denied"));
-    let shadow = fields
-        .get("shadow")
-        .map_or(Some(false), |node| reader.bool(node, "shadow"));
-    let exempt = fields
-        .get("exempt")
-        .map_or_else(|| Some(Exempt::default()), |node| exempt(node, reader));
+    let missing = fields
+        .get("missing")
+        .map_or(Some(Missing::Count), |node| reader.choice(node, "missing", &words, &[]));
+    let count_denied =
+        fields.get("count_denied").map_or(Some(false), |node| reader.bool(node, "count_denied"));
+    let shadow = fields.get("shadow").map_or(Some(false), |node| reader.bool(node, "shadow"));
+    let exempt = fields.get("exempt").map_or_else(|| Some(Exempt::default()), |node| exempt(node, reader));
     let (missing, count_denied, shadow, exempt) = (missing?, count_denied?, shadow?, exempt?);
     Some(move |builder: PolicyBuilder| {
-        builder
-            .missing(missing)
-            .count_denied(count_denied)
-            .shadow(shadow)
-            .exempt(exempt)
+        builder.missing(missing).count_denied(count_denied).shadow(shadow).exempt(exempt)
     })
 }
 
@@ -164,12 +136,7 @@ fn key(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<(Template, Span)>> {
     };
     let read: Vec<_> = items.iter().map(|item| template(item, "key", reader)).collect();
     let mut parts: Vec<(Template, Span)> = Vec::new();
-    for (template, item) in read
-        .into_iter()
-        .collect::<Option<Vec<_>>>()?
-        .into_iter()
-        .zip(items)
-    {
+    for (template, item) in read.into_iter().collect::<Option<Vec<_>>>()?.into_iter().zip(items) {
         if parts.iter().any(|(earlier, _)| earlier.name() == template.name()) {
             let message = format!("the key has `{template}` twice");
             reader.error(item.at, message, "leave one of them out");
@@ -211,18 +178,10 @@ fn cost(node: &Node, reader: &mut Reader<'_>) -> Option<CostSource> {
     let fields = Fields::of(node, "cost", &schema::COST, reader)?;
     let from = fields.require("from", "write from: \"{header:x-cost}\"", reader);
     let from = from.and_then(|node| template(node, "from", reader));
-    let max = fields.require(
-        "max",
-        "write max: 50, the most that a request may be charged",
-        reader,
-    );
+    let max = fields.require("max", "write max: 50, the most that a request may be charged", reader);
     let max = max.and_then(|node| reader.int(node, "max", 1..=MAX));
-    let min = fields
-        .get("min")
-        .map_or(Some(1), |node| reader.int(node, "min", 0..=MAX));
-    let default = fields
-        .get("default")
-        .map(|node| reader.int(node, "default", 0..=MAX));
+    let min = fields.get("min").map_or(Some(1), |node| reader.int(node, "min", 0..=MAX));
+    let default = fields.get("default").map(|node| reader.int(node, "default", 0..=MAX));
     let (template, min, max) = (from?, min?, max?);
     // Without a number of its own, a request costs 1, as far as the bounds allow.
     let default = default.map_or_else(|| Some(1.min(max).max(min)), |read| read)?;
@@ -235,12 +194,7 @@ fn cost(node: &Node, reader: &mut Reader<'_>) -> Option<CostSource> {
         return None;
     }
     let cost = |number| Cost::try_from(number).ok();
-    Some(CostSource::From {
-        template,
-        min: cost(min)?,
-        max: cost(max)?,
-        default: cost(default)?,
-    })
+    Some(CostSource::From { template, min: cost(min)?, max: cost(max)?, default: cost(default)? })
 }
 
 /// A cost above what a limit can ever give is a mistake: every request would be refused for good. Limits of
@@ -268,21 +222,12 @@ fn refuse_cost_that_never_fits<'l>(
 
 fn exempt(node: &Node, reader: &mut Reader<'_>) -> Option<Exempt> {
     let fields = Fields::of(node, "exempt", &schema::EXEMPT, reader)?;
-    let methods = fields
-        .get("methods")
-        .map_or_else(|| Some(Vec::new()), |node| net::methods(node, reader));
-    let client_ip = fields.get("client_ip").map_or_else(
-        || Some(Vec::new()),
-        |node| net::networks(node, "client_ip", EXEMPT_MAX, reader),
-    );
-    let headers = fields
-        .get("header")
-        .map_or_else(|| Some(Vec::new()), |node| exempt_headers(node, reader));
-    Some(Exempt {
-        methods: methods?,
-        client_ip: client_ip?,
-        headers: headers?,
-    })
+    let methods = fields.get("methods").map_or_else(|| Some(Vec::new()), |node| net::methods(node, reader));
+    let client_ip = fields
+        .get("client_ip")
+        .map_or_else(|| Some(Vec::new()), |node| net::networks(node, "client_ip", EXEMPT_MAX, reader));
+    let headers = fields.get("header").map_or_else(|| Some(Vec::new()), |node| exempt_headers(node, reader));
+    Some(Exempt { methods: methods?, client_ip: client_ip?, headers: headers? })
 }
 
 /// Header values may be secrets, so the lines that hold them are masked wherever they are quoted.
@@ -300,16 +245,10 @@ fn exempt_headers(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<(http::Hea
     for (name, value) in entries {
         let header = net::header_name(&name.text);
         if header.is_none() {
-            reader.error(
-                name.at,
-                format!("`{}` is not the name of a header", name.text),
-                help,
-            );
+            reader.error(name.at, format!("`{}` is not the name of a header", name.text), help);
         }
         let value_node = value;
-        let value = reader
-            .text(value, "header", help)
-            .map(|scalar| scalar.text.as_bytes());
+        let value = reader.text(value, "header", help).map(|scalar| scalar.text.as_bytes());
         let valid = value
             .filter(|value| http::HeaderValue::from_bytes(value).is_ok() && value.trim_ascii() == *value);
         if value.is_some() && valid.is_none() {

@@ -54,24 +54,15 @@ pub(super) fn gateway(
     reader: &mut Reader<'_>,
 ) -> ReadGateway {
     let Some(fields) = Fields::of(node, "gateway", &schema::GATEWAY, reader) else {
-        return ReadGateway {
-            listen: None,
-            config: None,
-        };
+        return ReadGateway { listen: None, config: None };
     };
     fields.later("tls", None, reader);
     let listen_node = fields.require("listen", "write listen: 127.0.0.1:8080", reader);
     let address = listen_node.and_then(|node| net::listen(node, LISTEN_EXAMPLE, reader));
     places.gateway_listen = listen_node.map(|node| node.at);
-    let listen = address.zip(places.gateway_listen).map(|(address, at)| Listen {
-        door: "gateway",
-        address,
-        at,
-    });
-    ReadGateway {
-        listen,
-        config: config(&fields, address, drafts, places, reader),
-    }
+    let listen =
+        address.zip(places.gateway_listen).map(|(address, at)| Listen { door: "gateway", address, at });
+    ReadGateway { listen, config: config(&fields, address, drafts, places, reader) }
 }
 
 fn config(
@@ -81,27 +72,19 @@ fn config(
     places: &mut Places,
     reader: &mut Reader<'_>,
 ) -> Option<GatewayConfig> {
-    let max_header_bytes = fields
-        .get("max_header_bytes")
-        .map_or(Some(HEADER_BYTES_DEFAULT), |node| {
-            reader.int(node, "max_header_bytes", HEADER_BYTES_MIN..=HEADER_BYTES_MAX)
-        });
+    let max_header_bytes = fields.get("max_header_bytes").map_or(Some(HEADER_BYTES_DEFAULT), |node| {
+        reader.int(node, "max_header_bytes", HEADER_BYTES_MIN..=HEADER_BYTES_MAX)
+    });
     let max_body_bytes = fields
         .get("max_body_bytes")
-        .map_or(Some(BODY_BYTES_DEFAULT), |node| {
-            reader.int(node, "max_body_bytes", 0..=BODY_BYTES_MAX)
-        });
-    let path_rules = fields
-        .get("paths")
-        .map_or_else(|| Some(PathRules::default()), |node| path_rules(node, reader));
+        .map_or(Some(BODY_BYTES_DEFAULT), |node| reader.int(node, "max_body_bytes", 0..=BODY_BYTES_MAX));
+    let path_rules =
+        fields.get("paths").map_or_else(|| Some(PathRules::default()), |node| path_rules(node, reader));
     let help = "write a list such as - {match: {prefix: /}, policies: [per-client], upstream: echo}";
     let routes_node = fields.require("routes", help, reader)?;
     let items = reader.list(routes_node, "routes", ROUTES_MAX, help)?;
     let rules = path_rules.unwrap_or_default();
-    let read: Vec<_> = items
-        .iter()
-        .map(|item| route(item, &rules, drafts, reader))
-        .collect();
+    let read: Vec<_> = items.iter().map(|item| route(item, &rules, drafts, reader)).collect();
     refuse_unreachable(items, &read, reader);
     places.routes = items.iter().map(|item| item.at).collect();
     Some(GatewayConfig {
@@ -115,22 +98,13 @@ fn config(
 
 fn path_rules(node: &Node, reader: &mut Reader<'_>) -> Option<PathRules> {
     let fields = Fields::of(node, "paths", &schema::PATHS, reader)?;
-    let words = [
-        ("ignore", TrailingSlash::Ignore),
-        ("strict", TrailingSlash::Strict),
-    ];
-    let merge_slashes = fields
-        .get("merge_slashes")
-        .map_or(Some(true), |node| reader.bool(node, "merge_slashes"));
+    let words = [("ignore", TrailingSlash::Ignore), ("strict", TrailingSlash::Strict)];
+    let merge_slashes =
+        fields.get("merge_slashes").map_or(Some(true), |node| reader.bool(node, "merge_slashes"));
     let trailing_slash = fields
         .get("trailing_slash")
-        .map_or(Some(TrailingSlash::Ignore), |node| {
-            reader.choice(node, "trailing_slash", &words, &[])
-        });
-    Some(PathRules {
-        merge_slashes: merge_slashes?,
-        trailing_slash: trailing_slash?,
-    })
+        .map_or(Some(TrailingSlash::Ignore), |node| reader.choice(node, "trailing_slash", &words, &[]));
+    Some(PathRules { merge_slashes: merge_slashes?, trailing_slash: trailing_slash? })
 }
 
 fn route(node: &Node, rules: &PathRules, drafts: Option<&[Draft]>, reader: &mut Reader<'_>) -> Option<Route> {
@@ -138,19 +112,12 @@ fn route(node: &Node, rules: &PathRules, drafts: Option<&[Draft]>, reader: &mut 
     let matched = fields.require("match", "write match: {prefix: /}", reader);
     let matched = matched.and_then(|node| matches(node, rules, reader));
     let path = matched.as_ref().map(|matched| &matched.path);
-    let policies = fields
-        .get("policies")
-        .map_or_else(|| Some(Vec::new()), |node| policies(node, path, drafts, reader));
-    let upstream = fields.require(
-        "upstream",
-        "write upstream: http://127.0.0.1:9000, or echo",
-        reader,
-    );
+    let policies =
+        fields.get("policies").map_or_else(|| Some(Vec::new()), |node| policies(node, path, drafts, reader));
+    let upstream = fields.require("upstream", "write upstream: http://127.0.0.1:9000, or echo", reader);
     let upstream = upstream.and_then(|node| upstream_of(node, reader));
     let timeout = fields.get("timeout").map_or(Some(TIMEOUT_DEFAULT), |node| {
-        reader
-            .duration(node, "timeout", Millis(1)..=TIMEOUT_MAX)
-            .map(Into::into)
+        reader.duration(node, "timeout", Millis(1)..=TIMEOUT_MAX).map(Into::into)
     });
     let matched = matched?;
     Some(Route {
@@ -172,17 +139,9 @@ struct Matched {
 
 fn matches(node: &Node, rules: &PathRules, reader: &mut Reader<'_>) -> Option<Matched> {
     let fields = Fields::of(node, "match", &schema::MATCH, reader)?;
-    let methods = fields
-        .get("methods")
-        .map_or_else(|| Some(Vec::new()), |node| net::methods(node, reader));
-    let host = fields
-        .get("host")
-        .map_or(Some(None), |node| host(node, reader).map(Some));
-    let kinds = [
-        ("path", Kind::Exact),
-        ("prefix", Kind::Prefix),
-        ("pattern", Kind::Pattern),
-    ];
+    let methods = fields.get("methods").map_or_else(|| Some(Vec::new()), |node| net::methods(node, reader));
+    let host = fields.get("host").map_or(Some(None), |node| host(node, reader).map(Some));
+    let kinds = [("path", Kind::Exact), ("prefix", Kind::Prefix), ("pattern", Kind::Pattern)];
     let written: Vec<_> = kinds
         .iter()
         .filter_map(|(name, kind)| fields.entry(name).map(|(name, node)| (name, node, *kind)))
@@ -191,27 +150,15 @@ fn matches(node: &Node, rules: &PathRules, reader: &mut Reader<'_>) -> Option<Ma
         [(_, node, kind)] => paths::path(node, *kind, rules, reader),
         [] => {
             let message = "`match` lacks one of path, prefix and pattern";
-            reader.error(
-                fields.head(reader.source),
-                message,
-                "write prefix: / for any path",
-            );
+            reader.error(fields.head(reader.source), message, "write prefix: / for any path");
             None
         }
         [.., (name, ..)] => {
-            reader.error(
-                name.at,
-                "`match` takes one of path, prefix and pattern",
-                "keep one of them",
-            );
+            reader.error(name.at, "`match` takes one of path, prefix and pattern", "keep one of them");
             None
         }
     };
-    Some(Matched {
-        path: path?,
-        methods: methods?,
-        host: host?,
-    })
+    Some(Matched { path: path?, methods: methods?, host: host? })
 }
 
 fn host(node: &Node, reader: &mut Reader<'_>) -> Option<Box<str>> {
@@ -225,9 +172,7 @@ fn host(node: &Node, reader: &mut Reader<'_>) -> Option<Box<str>> {
         .is_some_and(|name| name.parse::<Ipv6Addr>().is_ok());
     let label = |label: &str| {
         !label.is_empty()
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     if is_v6 || (name.len() <= 253 && name.split('.').all(label)) {
         return Some(text.into());
@@ -320,13 +265,8 @@ fn upstream_of(node: &Node, reader: &mut Reader<'_>) -> Option<Upstream> {
         reader.not_yet(node.at, "an upstream with https", help);
         return None;
     }
-    let authority = text
-        .parse::<Uri>()
-        .ok()
-        .filter(|uri| uri.scheme_str() == Some("http"));
-    let path = authority
-        .as_ref()
-        .map_or("", |uri| uri.path_and_query().map_or("", |path| path.as_str()));
+    let authority = text.parse::<Uri>().ok().filter(|uri| uri.scheme_str() == Some("http"));
+    let path = authority.as_ref().map_or("", |uri| uri.path_and_query().map_or("", |path| path.as_str()));
     let message = match authority.as_ref().and_then(Uri::authority) {
         Some(_) if path != "/" || text.ends_with('/') => {
             "an upstream has no path: requests are forwarded with their own".to_owned()
@@ -337,11 +277,7 @@ fn upstream_of(node: &Node, reader: &mut Reader<'_>) -> Option<Upstream> {
         }
         Some(authority) if is_address(authority) => return Some(Upstream::Http(authority.clone())),
         Some(_) => "an upstream needs its port".into(),
-        None => format!(
-            "`{}` is not an upstream{}",
-            scalar.shown,
-            did_you_mean(text, ["echo"].iter())
-        ),
+        None => format!("`{}` is not an upstream{}", scalar.shown, did_you_mean(text, ["echo"].iter())),
     };
     reader.unreadable(node, 0, "upstream", message, help);
     None
@@ -355,11 +291,9 @@ fn is_address(authority: &Authority) -> bool {
 fn refuse_unreachable(items: &[Node], routes: &[Option<Route>], reader: &mut Reader<'_>) {
     for (index, later) in routes.iter().enumerate() {
         let Some(later) = later else { continue };
-        let covering = routes[..index].iter().position(|earlier| {
-            earlier
-                .as_ref()
-                .is_some_and(|earlier| paths::takes_all_of(earlier, later))
-        });
+        let covering = routes[..index]
+            .iter()
+            .position(|earlier| earlier.as_ref().is_some_and(|earlier| paths::takes_all_of(earlier, later)));
         if let Some(earlier) = covering {
             let line = reader.source.place(items[earlier].at.start).line;
             reader.error(

@@ -22,21 +22,11 @@ pub(super) fn store(
     reader: &mut Reader<'_>,
 ) -> Option<StoreConfig> {
     let Some(node) = node else {
-        return Some(StoreConfig {
-            max_keys: MAX_KEYS_DEFAULT,
-        });
+        return Some(StoreConfig { max_keys: MAX_KEYS_DEFAULT });
     };
     let fields = Fields::of(node, "store", &schema::STORE, reader)?;
     let url = fields.get("url").map_or(Some(()), |node| url(node, reader));
-    for name in [
-        "password_file",
-        "tls",
-        "timeout",
-        "prefix",
-        "hash_key_file",
-        "instances",
-        "ladder",
-    ] {
+    for name in ["password_file", "tls", "timeout", "prefix", "hash_key_file", "instances", "ladder"] {
         fields.later(name, None, reader);
     }
     for (name, default) in [("retry", "none"), ("clock", "server"), ("on_slow_store", "lease")] {
@@ -82,20 +72,12 @@ fn hide_password(node: &Node, reader: &mut Reader<'_>) {
     let Value::Scalar(scalar) = &node.value else {
         return;
     };
-    let Some((authority, _)) = scalar
-        .text
-        .split_once("://")
-        .and_then(|(_, rest)| rest.rsplit_once('@'))
+    let Some((authority, _)) = scalar.text.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'))
     else {
         return;
     };
     let start = scalar.text.len() - scalar.text.split_once("://").map_or("", |(_, rest)| rest).len();
     let from = node.inside(start).start;
-    let secret = Span {
-        start: from,
-        end: (from + authority.len()).min(node.at.end),
-    };
-    reader
-        .secrets
-        .push(if scalar.from_env { node.at } else { secret });
+    let secret = Span { start: from, end: (from + authority.len()).min(node.at.end) };
+    reader.secrets.push(if scalar.from_env { node.at } else { secret });
 }
