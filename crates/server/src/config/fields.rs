@@ -71,7 +71,7 @@ impl Reader<'_> {
     }
 
     fn empty(&mut self, at: Span, field: &str, help: &str) {
-        self.error(at, format!("`{field}` is empty"), format!("{help}, or leave it out"));
+        self.error(at, format!("`{field}` is empty"), help);
     }
 
     /// A scalar of any kind.
@@ -231,11 +231,7 @@ impl Reader<'_> {
     ) -> Option<&'n [Node]> {
         match &node.value {
             Value::List(items) if items.is_empty() => {
-                self.error(
-                    node.at,
-                    format!("`{field}` is an empty list"),
-                    format!("{help}, or leave it out"),
-                );
+                self.error(node.at, format!("`{field}` is an empty list"), help);
             }
             Value::List(items) if items.len() > max => {
                 self.error(

@@ -15,7 +15,8 @@
 //!
 //! # Secrets
 //! What environment variables and token files hold never shows in a message, nor in `Debug`. Values that
-//! are secret by their field (exempting headers, passwords in URLs) are masked in quoted lines.
+//! are secret by their field (exempting headers, passwords in URLs) are masked in quoted lines; only a line
+//! that isn't YAML at all is quoted as it stands.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -27,6 +28,7 @@ mod fields;
 mod model;
 mod report;
 mod schema;
+mod secrets;
 mod source;
 mod table;
 mod tokens;
@@ -114,6 +116,7 @@ fn parse(source: Source, folder: &Path, lookup: env::Lookup<'_>) -> Result<Loade
         Err(finding) => return Err(Report::new(source, vec![finding], Vec::new())),
     };
     reader.findings = findings;
+    reader.secrets = secrets::of(&root);
     let read = convert::config(&root, &Files { folder }, &mut reader);
     let (mut findings, secrets) = (reader.findings, reader.secrets);
     match read {

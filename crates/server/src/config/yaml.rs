@@ -60,7 +60,6 @@ pub(super) struct Scalar {
     pub(super) quoted: bool,
     /// Whether part of it came from the environment.
     pub(super) from_env: bool,
-    /// The byte at which `text` stands letter for letter in the file, if it does.
     verbatim_at: Option<usize>,
 }
 
@@ -68,6 +67,13 @@ pub(super) struct Scalar {
 impl fmt::Debug for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Scalar").field(&self.shown).finish()
+    }
+}
+
+impl Scalar {
+    /// The byte at which the text stands letter for letter in the file, if it does.
+    pub(super) const fn verbatim_at(&self) -> Option<usize> {
+        self.verbatim_at
     }
 }
 
@@ -123,16 +129,38 @@ pub(super) fn parse(
     Ok(composer.node(raw))
 }
 
+/// What the parser says in words of its own, or of Rust: a part of it, and what to say instead.
+const PARSER_WORDS: [(&str, &str, &str); 6] = [
+    ("tabs disallowed", "tabs can't indent", "indent with spaces"),
+    (
+        "alias",
+        "its aliases repeat too much, or name nothing",
+        "write shared parts once, and name them with *NAME",
+    ),
+    ("recursive references", "a part contains itself", "an alias can't stand inside what it names"),
+    ("recursion limit", "it is nested too deeply", "a configuration has at most eight levels"),
+    ("Documents", "there is more than one document in the file", "remove what follows `---`"),
+    ("budget breached", "it goes beyond what any configuration needs", "shorten it"),
+];
+
 fn fault_of(source: &Source, error: &serde_saphyr::Error) -> Finding {
     let at = error.location().map(|location| span_of(source, location));
     let line = at.map_or("", |at| source.slice(source.line_of(at.start)));
-    let help =
-        line.contains("${").then(|| "a text with ${NAME} inside [ ] or { } needs quotes: \"${NAME}\"".into());
+    let text = error.without_snippet().to_string();
+    // The place is said by the report.
+    let text = text.split(" at line ").next().unwrap_or(&text);
+    let known = PARSER_WORDS.iter().find(|(part, ..)| text.contains(part));
+    let (text, help) = known.map_or((text, None), |(_, text, help)| (*text, Some((*help).to_owned())));
+    let guess = if line.contains("${") {
+        "a text with ${NAME} inside [ ] or { } needs quotes: \"${NAME}\""
+    } else {
+        "check the indentation, quotes and brackets of this line and the one before"
+    };
     Finding {
         severity: Severity::Error,
         at,
-        message: format!("not readable as YAML: {}", error.without_snippet()),
-        help,
+        message: format!("not readable as YAML: {text}"),
+        help: Some(help.unwrap_or_else(|| guess.into())),
     }
 }
 

@@ -85,7 +85,7 @@ fn one(node: &Node, reader: &mut Reader<'_>) -> Option<Placed> {
         Ok(limit) => Some(Placed { name: None, limit, at: node.at }),
         Err(error) => {
             let help = match error.fault {
-                ParseLimitFault::Limit(_) => "the message says which values fit",
+                ParseLimitFault::Limit(_) => "permits go from 0 to 4294967295, windows from 1ms to 366d",
                 _ => LIMIT_HELP,
             };
             reader.unreadable(node, error.at, "limits", error.to_string(), help);
@@ -107,15 +107,19 @@ fn mapping(node: &Node, reader: &mut Reader<'_>) -> Option<Placed> {
     match limit {
         Ok(limit) => Some(Placed { name, limit, at: node.at }),
         Err(error) => {
-            let field = match error {
-                LimitError::Resolution { .. } | LimitError::ResolutionTooFine { .. } => "resolution",
-                LimitError::Burst { .. } | LimitError::BurstRefill { .. } => "burst",
-                LimitError::MaxDelay { .. } => "max_delay",
-                LimitError::Window { .. } => "window",
-                _ => "permits",
+            let (field, help) = match error {
+                LimitError::Resolution { .. } | LimitError::ResolutionTooFine { .. } => {
+                    ("resolution", "write resolution: auto")
+                }
+                LimitError::Burst { .. } | LimitError::BurstRefill { .. } => {
+                    ("burst", "write a smaller burst")
+                }
+                LimitError::MaxDelay { .. } => ("max_delay", "write a shorter max_delay"),
+                LimitError::Window { .. } => ("window", "write a shorter window"),
+                _ => ("permits", "write fewer permits, or algorithm: sliding_window"),
             };
             let at = fields.get(field).map_or(node.at, |node| node.at);
-            reader.error(at, error.to_string(), format!("change `{field}`"));
+            reader.error(at, error.to_string(), help);
             None
         }
     }

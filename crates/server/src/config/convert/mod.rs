@@ -71,6 +71,11 @@ struct Draft {
 
 /// Reads a whole configuration. `None` when something is wrong; the reader knows what.
 pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<'_>) -> Option<Read> {
+    if matches!(root.value, Value::Null) {
+        let help = "start from examples/quickstart.yaml or examples/gateway.yaml";
+        reader.error(root.at, "the file is empty, or nothing but comments", help);
+        return None;
+    }
     if is_envoy_file(root) {
         reader.not_yet(
             root.at,

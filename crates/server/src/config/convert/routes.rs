@@ -272,7 +272,6 @@ fn upstream_of(node: &Node, reader: &mut Reader<'_>) -> Option<Upstream> {
             "an upstream has no path: requests are forwarded with their own".to_owned()
         }
         Some(authority) if authority.as_str().contains('@') => {
-            reader.secrets.push(node.at);
             "an upstream has no user and password: they would not be sent".into()
         }
         Some(authority) if is_address(authority) => return Some(Upstream::Http(authority.clone())),

@@ -6,8 +6,7 @@ use super::Places;
 use crate::config::fields::{Fields, Reader, did_you_mean};
 use crate::config::model::StoreConfig;
 use crate::config::schema;
-use crate::config::source::Span;
-use crate::config::yaml::{Node, Value};
+use crate::config::yaml::Node;
 
 /// Stores of a later version, by the scheme of their URL.
 const LATER_SCHEMES: [&str; 5] = ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"];
@@ -50,11 +49,9 @@ fn url(node: &Node, reader: &mut Reader<'_>) -> Option<()> {
     let scheme = scalar.text.split_once("://").map(|(scheme, _)| scheme);
     match scheme {
         Some(scheme) if LATER_SCHEMES.contains(&scheme) => {
-            hide_password(node, reader);
             reader.not_yet(node.at, &format!("a store at a {scheme}:// URL"), help);
         }
         Some(_) => {
-            hide_password(node, reader);
             let message = "`url` names no store that is known".into();
             reader.unreadable(node, 0, "url", message, help);
         }
@@ -65,19 +62,4 @@ fn url(node: &Node, reader: &mut Reader<'_>) -> Option<()> {
         }
     }
     None
-}
-
-/// A password in a URL must not be quoted with its line.
-fn hide_password(node: &Node, reader: &mut Reader<'_>) {
-    let Value::Scalar(scalar) = &node.value else {
-        return;
-    };
-    let Some((authority, _)) = scalar.text.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'))
-    else {
-        return;
-    };
-    let start = scalar.text.len() - scalar.text.split_once("://").map_or("", |(_, rest)| rest).len();
-    let from = node.inside(start).start;
-    let secret = Span { start: from, end: (from + authority.len()).min(node.at.end) };
-    reader.secrets.push(if scalar.from_env { node.at } else { secret });
 }
