@@ -1,5 +1,5 @@
 //! bin
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 mod cli;
 mod config;
 mod context;

@@ -1,5 +1,7 @@
 //! `slidegate validate` as a user runs it.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::path::PathBuf;
 
 use assert_cmd::Command;

@@ -104,13 +104,10 @@ fn exempt(exempt: &Exempt) -> Option<String> {
     let networks = exempt.client_ip.iter().map(ToString::to_string);
     let headers = exempt.headers.iter().map(|(name, _)| format!("{name}: ..."));
     let all: Vec<String> = methods.chain(networks).chain(headers).collect();
-    match all.as_slice() {
-        [] => None,
-        [few @ ..] if few.len() <= 4 => Some(format!("exempt: {}", few.join(", "))),
-        [first, second, third, rest @ ..] => {
-            Some(format!("exempt: {first}, {second}, {third} and {} more", rest.len()))
-        }
-        [_, ..] => None,
+    match all.len() {
+        0 => None,
+        1..=4 => Some(format!("exempt: {}", all.join(", "))),
+        count => Some(format!("exempt: {} and {} more", all[..3].join(", "), count - 3)),
     }
 }
 

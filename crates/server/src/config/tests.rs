@@ -111,6 +111,15 @@ fn files_as_people_write_them_load() {
 }
 
 #[test]
+fn line_ends_of_windows_are_line_ends() {
+    let text = "policies:\r\n  - name: windows\r\n    limits:\r\n      - 10/s\r\n      - 1 / m\r\n";
+    assert_eq!(read("good.yaml", text).unwrap().config.policies[0].limits().len(), 2);
+    let report = read("bad.yaml", &text.replace("1 / m", "1 / x")).unwrap_err().to_string();
+    let quoted = "--> bad.yaml:5:13\n  |\n5 |       - 1 / x\n  |             ^\n";
+    assert!(report.contains(quoted), "{report}");
+}
+
+#[test]
 fn an_open_configuration_comes_out_as_it_is_written() {
     let text = fs::read_to_string(Path::new(BROKEN).join("good/open-doors.yaml")).unwrap();
     let config = read("open-doors", &text).unwrap().config;

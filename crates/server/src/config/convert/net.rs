@@ -39,7 +39,7 @@ pub(super) fn network(node: &Node, field: &str, reader: &mut Reader<'_>) -> Opti
         return Some(IpNet::from(address.to_canonical()));
     }
     let message = match text.parse::<IpNet>() {
-        Ok(net) if matches!(net, IpNet::V6(net) if net.addr().to_ipv4_mapped().is_some()) => {
+        Ok(IpNet::V6(net)) if net.addr().to_ipv4_mapped().is_some() => {
             format!("`{}` never matches: write IPv4 networks as IPv4, such as 10.0.0.0/8", scalar.shown)
         }
         Ok(net) if net.addr() != net.network() => {

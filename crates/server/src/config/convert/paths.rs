@@ -28,21 +28,13 @@ pub(super) fn path(node: &Node, kind: Kind, rules: &PathRules, reader: &mut Read
         Kind::Pattern => ("pattern", "write a path with parameters for whole segments, such as /users/{id}"),
     };
     let text = reader.text(node, field, help)?.text.clone();
-    let fault = if !text.starts_with('/') {
-        Some((0, "a path starts with /".into()))
-    } else if text.len() > PATH_LEN_MAX {
-        Some((0, format!("a path has at most {PATH_LEN_MAX} bytes")))
-    } else if let Some(at) = text.find(['?', '#']) {
-        Some((at, "routes see the path only, neither query nor fragment".into()))
-    } else if let Some(at) = text.find(|char: char| char.is_whitespace() || char.is_control()) {
-        Some((at, "a path has no spaces or control characters".into()))
-    } else if kind == Kind::Pattern {
-        pattern_fault(&text)
-    } else if let Some(at) = text.find(['{', '}', '*']) {
-        Some((at, format!("`{field}` is taken letter for letter; parameters belong into `pattern`")))
-    } else {
-        None
-    };
+    let fault = letter_fault(&text).or_else(|| match kind {
+        Kind::Pattern => pattern_fault(&text),
+        Kind::Exact | Kind::Prefix => {
+            let at = text.find(['{', '}', '*'])?;
+            Some((at, format!("`{field}` is taken letter for letter; parameters belong into `pattern`")))
+        }
+    });
     let fault = fault.or_else(|| spelling_fault(&text, kind, rules));
     if let Some((at, message)) = fault {
         reader.unreadable(node, at, field, message, help);
@@ -54,6 +46,21 @@ pub(super) fn path(node: &Node, kind: Kind, rules: &PathRules, reader: &mut Read
         Kind::Prefix => PathMatch::Prefix(text),
         Kind::Pattern => PathMatch::Pattern(text),
     })
+}
+
+/// What no path is made of.
+fn letter_fault(text: &str) -> Option<(usize, String)> {
+    if !text.starts_with('/') {
+        return Some((0, "a path starts with /".into()));
+    }
+    if text.len() > PATH_LEN_MAX {
+        return Some((0, format!("a path has at most {PATH_LEN_MAX} bytes")));
+    }
+    if let Some(at) = text.find(['?', '#']) {
+        return Some((at, "routes see the path only, neither query nor fragment".into()));
+    }
+    let at = text.find(|char: char| char.is_whitespace() || char.is_control())?;
+    Some((at, "a path has no spaces or control characters".into()))
 }
 
 /// A spelling that no normalized path has: the route would never match.

@@ -183,7 +183,7 @@ fn cost(node: &Node, reader: &mut Reader<'_>) -> Option<CostSource> {
     let default = fields.get("default").map(|node| reader.int(node, "default", 0..=MAX));
     let (template, min, max) = (from?, min?, max?);
     // Without a number of its own, a request costs 1, as far as the bounds allow.
-    let default = default.map_or_else(|| Some(1.min(max).max(min)), |read| read)?;
+    let default = default.unwrap_or_else(|| Some(1.min(max).max(min)))?;
     if min > max {
         let message = format!("a cost of at least {min} and at most {max} is none");
         reader.error(fields.head(reader.source), message, "write a min below the max");
