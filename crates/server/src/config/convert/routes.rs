@@ -85,7 +85,7 @@ fn config(
     let items = reader.list(routes_node, "routes", ROUTES_MAX, help)?;
     let rules = path_rules.unwrap_or_default();
     let read: Vec<_> = items.iter().map(|item| route(item, &rules, drafts, reader)).collect();
-    refuse_unreachable(items, &read, reader);
+    refuse_unreachable(items, &read, &rules, reader);
     places.routes = items.iter().map(|item| item.at).collect();
     Some(GatewayConfig {
         listen: listen?,
@@ -287,12 +287,12 @@ fn is_address(authority: &Authority) -> bool {
 }
 
 /// The first route that matches is taken, so one that an earlier route covers would never be.
-fn refuse_unreachable(items: &[Node], routes: &[Option<Route>], reader: &mut Reader<'_>) {
+fn refuse_unreachable(items: &[Node], routes: &[Option<Route>], rules: &PathRules, reader: &mut Reader<'_>) {
     for (index, later) in routes.iter().enumerate() {
         let Some(later) = later else { continue };
-        let covering = routes[..index]
-            .iter()
-            .position(|earlier| earlier.as_ref().is_some_and(|earlier| paths::takes_all_of(earlier, later)));
+        let covering = routes[..index].iter().position(|earlier| {
+            earlier.as_ref().is_some_and(|earlier| paths::takes_all_of(earlier, later, rules))
+        });
         if let Some(earlier) = covering {
             let line = reader.source.place(items[earlier].at.start).line;
             reader.error(
