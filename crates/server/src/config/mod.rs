@@ -15,8 +15,8 @@
 //!
 //! # Secrets
 //! What environment variables and token files hold never shows in a message, nor in `Debug`. Values that
-//! are secret by their field (exempting headers, passwords in URLs) are masked in quoted lines; only a line
-//! that isn't YAML at all is quoted as it stands.
+//! are secret by their field (exempting headers, passwords in URLs) are masked in quoted lines, and in a line
+//! that isn't YAML every word that might be one.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -113,7 +113,10 @@ fn parse(source: Source, folder: &Path, lookup: env::Lookup<'_>) -> Result<Loade
     let mut findings = Vec::new();
     let root = match yaml::parse(&source, lookup, &mut findings) {
         Ok(root) => root,
-        Err(finding) => return Err(Report::new(source, vec![finding], Vec::new())),
+        Err(finding) => {
+            let secrets = finding.at.map_or_else(Vec::new, |at| secrets::of_broken_line(&source, at));
+            return Err(Report::new(source, vec![finding], secrets));
+        }
     };
     reader.findings = findings;
     reader.secrets = secrets::of(&root);

@@ -67,8 +67,7 @@ pub(super) const ADMIN: [&str; 2] = ["listen", "tokens_file"];
 
 pub(super) const TELEMETRY: [&str; 2] = ["log", "otlp"];
 
-/// All of them, for the test that each has a broken file and stands in `examples/full.yaml`.
-#[cfg(test)]
+/// All of them. A test wants for each a broken file, and a place in `examples/full.yaml`.
 pub(super) const ALL: [(&str, &[&str]); 16] = [
     ("configuration", &CONFIGURATION),
     ("store", &STORE),

@@ -1,7 +1,8 @@
 //! Which values of a file must not be quoted, found before anything is read: a line is quoted because it is
 //! broken, and then nobody knows what its fields are.
 
-use super::source::Span;
+use super::schema;
+use super::source::{Source, Span};
 use super::yaml::{Node, Scalar, Value};
 
 /// The places of secrets: values that exempt by header, and what stands before the `@` of a URL.
@@ -40,4 +41,35 @@ fn user_info(node: &Node, scalar: &Scalar) -> Option<Span> {
     };
     let start = text_at + scheme.len() + "://".len();
     Some(Span { start, end: start + user_info.len() })
+}
+
+/// The places of what may be a secret in a line that isn't YAML: all words behind a colon that are no names
+/// of fields. What such a fault is about are indentation, quotes and brackets, and they stay.
+pub(super) fn of_broken_line(source: &Source, at: Span) -> Vec<Span> {
+    let line = source.line_of(at.start);
+    let text = source.slice(line);
+    let Some(colon) = text.find(':') else {
+        return Vec::new();
+    };
+    let is_word = |char: char| !(char.is_whitespace() || "{}[]\"':,#&*".contains(char));
+    let mut words = Vec::new();
+    let mut start = None;
+    for (offset, char) in
+        text.char_indices().skip_while(|(offset, _)| *offset < colon).chain([(text.len(), ' ')])
+    {
+        match (is_word(char), start) {
+            (true, None) => start = Some(offset),
+            (false, Some(from)) => {
+                words.push(from..offset);
+                start = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+    let is_field = |word: &str| schema::ALL.iter().any(|(_, fields)| fields.contains(&word));
+    words
+        .into_iter()
+        .filter(|word| !is_field(&text[word.clone()]))
+        .map(|word| Span { start: line.start + word.start, end: line.start + word.end })
+        .collect()
 }
