@@ -1,6 +1,11 @@
 //! bin
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
+mod cli;
 mod config;
 mod context;
 mod metrics;
-fn main() {}
+mod policy_json;
+fn main() -> std::process::ExitCode {
+    use clap::Parser;
+    cli::Cli::parse().run()
+}

@@ -11,7 +11,8 @@ pub mod policy;
 mod random;
 pub mod reservation;
 pub mod secret;
-mod spelling;
+#[doc(hidden)]
+pub mod spelling;
 pub mod store;
 #[cfg(feature = "test-util")]
 pub mod testing;

@@ -1,7 +1,6 @@
 //! What a configuration comes to once it has been read and found good: nothing here can be wrong any more.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,8 @@ use slidegate::Policy;
 use slidegate::http::AnswerOptions;
 use slidegate::http::client_ip::ClientIpRule;
 use slidegate::http::path::PathRules;
+
+use super::tokens::Token;
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -80,7 +81,6 @@ pub(crate) enum Upstream {
 #[derive(Clone, Debug)]
 pub(crate) struct DoorConfig {
     pub(crate) listen: SocketAddr,
-    /// One token in a line, with its role before a space on the admin port: `read s3cret`, `write s3cret`.
     pub(crate) tokens: Tokens,
 }
 
@@ -89,8 +89,9 @@ pub(crate) struct DoorConfig {
 pub(crate) enum Tokens {
     /// Whoever reaches it: loopback addresses only.
     Anyone,
-    /// Whoever has a token from this file, which was readable when the configuration was loaded.
-    File(PathBuf),
+    /// Whoever brings one of these; there is at least one. `Debug` doesn't show them; compare them in
+    /// constant time.
+    List(Vec<Token>),
 }
 
 /// Logs.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use slidegate_core::decision::Cost;
 
 use crate::facts::RequestFacts;
+use crate::spelling::nearest;
 
 /// The longest template, in bytes.
 pub const TEMPLATE_LEN_MAX: usize = 256;
@@ -150,9 +151,18 @@ fn parse_source(source: &str, at: usize) -> Result<Source, TemplateError> {
             return fail(at + kind.len(), format!("`{kind}` needs a name, as in {{{kind}:NAME}}"));
         }
         _ => {
-            return fail(at, format!("`{source}` is not a part of a request: write {SOURCES}"));
+            return fail(
+                at,
+                format!("`{source}` is not a part of a request{}: write {SOURCES}", did_you_mean(kind)),
+            );
         }
     })
+}
+
+/// The source that a misspelled word may have meant.
+fn did_you_mean(kind: &str) -> String {
+    let known = ["client_ip", "header", "cookie", "query", "path", "method", "host", "route"];
+    nearest(kind, known.iter()).map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
 
 impl Template {

@@ -1,0 +1,29 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) mod validate;
+
+/// A rate limiter with exact sliding windows.
+#[derive(Debug, Parser)]
+#[command(name = "slidegate", version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Validate(validate::Args),
+}
+
+impl Cli {
+    /// Runs the command that was given.
+    pub(crate) fn run(self) -> ExitCode {
+        match self.command {
+            Command::Validate(args) => validate::run(&args),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! From the tree to the configuration, one file for each part of it.
+//!
+//! Every part is read even when another is broken, and references between parts are checked against what
+//! was written rather than against what was good, so that one mistake is reported once.
+
+mod client_ip;
+mod doors;
+mod limits;
+mod net;
+mod overrides;
+mod paths;
+mod policies;
+mod routes;
+mod store;
+
+use std::sync::Arc;
+
+use slidegate::http::{AnswerOptions, Legacy};
+
+use super::fields::{Fields, Reader};
+use super::model::{Config, LogFormat, TelemetryConfig};
+use super::schema;
+use super::source::Span;
+use super::yaml::{Node, Value};
+
+/// A configuration, and where its parts stand in the file: what warnings point at.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) config: Config,
+    pub(super) places: Places,
+}
+
+/// Where parts of a configuration stand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    pub(super) max_keys: Option<Span>,
+    pub(super) hops: Option<Span>,
+    /// One for each trusted network.
+    pub(super) trusted_proxies: Vec<Span>,
+    pub(super) ipv4_prefix: Option<Span>,
+    pub(super) ipv6_prefix: Option<Span>,
+    /// In the order of `Config::policies`.
+    pub(super) policies: Vec<PolicyPlaces>,
+    pub(super) gateway_listen: Option<Span>,
+    /// In the order of `GatewayConfig::routes`.
+    pub(super) routes: Vec<Span>,
+}
+
+/// Where parts of a policy stand.
+#[derive(Clone, Debug)]
+pub(super) struct PolicyPlaces {
+    pub(super) name: Span,
+    /// One for each limit.
+    pub(super) limits: Vec<Span>,
+    /// One for each part of the key.
+    pub(super) key: Vec<Span>,
+    pub(super) missing: Option<Span>,
+    pub(super) cost: Option<Span>,
+    pub(super) shadow: Option<Span>,
+    pub(super) count_denied: Option<Span>,
+    pub(super) exempt: Option<Span>,
+}
+
+/// A policy as far as it could be read: routes may refer to one that is broken.
+#[derive(Clone, Debug)]
+struct Draft {
+    name: Arc<str>,
+    places: PolicyPlaces,
+    policy: Option<slidegate::Policy>,
+}
+
+/// Reads a whole configuration. `None` when something is wrong; the reader knows what.
+pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<'_>) -> Option<Read> {
+    if matches!(root.value, Value::Null) {
+        let help = "start from examples/quickstart.yaml or examples/gateway.yaml";
+        reader.error(root.at, "the file is empty, or nothing but comments", help);
+        return None;
+    }
+    if is_envoy_file(root) {
+        reader.not_yet(
+            root.at,
+            "reading Envoy ratelimit files (`domain` and `descriptors`)",
+            "write the limits as policies of a slidegate configuration",
+        );
+        return None;
+    }
+    let fields = Fields::of(root, "configuration", &schema::CONFIGURATION, reader)?;
+    let mut places = Places::default();
+    let store = store::store(fields.get("store"), &mut places, reader);
+    let client_ip = client_ip::rule(fields.get("client_ip"), &mut places, reader);
+    let answers =
+        fields.get("headers").map_or_else(|| Some(AnswerOptions::default()), |node| headers(node, reader));
+    let telemetry = fields
+        .get("telemetry")
+        .map_or_else(|| Some(TelemetryConfig::default()), |node| telemetry(node, reader));
+    fields.later("rls", None, reader);
+    let drafts = policies::policies(&fields, client_ip.as_ref(), reader);
+    let gateway =
+        fields.get("gateway").map(|node| routes::gateway(node, drafts.as_deref(), &mut places, reader));
+    let (api, admin) =
+        doors::doors(&fields, files, gateway.as_ref().and_then(|gateway| gateway.listen), reader);
+
+    let gateway = match gateway {
+        None => None,
+        Some(read) => Some(read.config?),
+    };
+    let mut policies = Vec::new();
+    for draft in drafts? {
+        places.policies.push(draft.places);
+        policies.push(draft.policy?);
+    }
+    Some(Read {
+        config: Config {
+            store: store?,
+            client_ip: client_ip?,
+            answers: answers?,
+            policies,
+            gateway,
+            api: api?,
+            admin: admin?,
+            telemetry: telemetry?,
+        },
+        places,
+    })
+}
+
+fn is_envoy_file(root: &Node) -> bool {
+    let Value::Map(entries) = &root.value else {
+        return false;
+    };
+    let has = |name| entries.iter().any(|(found, _)| found.text == name);
+    has("descriptors") && !has("policies")
+}
+
+fn headers(node: &Node, reader: &mut Reader<'_>) -> Option<AnswerOptions> {
+    let fields = Fields::of(node, "headers", &schema::HEADERS, reader)?;
+    let words = [("none", Legacy::None), ("delta", Legacy::Delta), ("epoch", Legacy::Epoch)];
+    let legacy =
+        fields.get("legacy").map_or(Some(Legacy::None), |node| reader.choice(node, "legacy", &words, &[]));
+    let mode = fields.get("mode").map_or(Some(false), |node| reader.bool(node, "mode"));
+    Some(AnswerOptions { legacy: legacy?, mode: mode? })
+}
+
+fn telemetry(node: &Node, reader: &mut Reader<'_>) -> Option<TelemetryConfig> {
+    let fields = Fields::of(node, "telemetry", &schema::TELEMETRY, reader)?;
+    fields.later("otlp", Some("none"), reader);
+    let words = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    let log = fields.get("log").map_or(Some(LogFormat::Text), |node| reader.choice(node, "log", &words, &[]));
+    Some(TelemetryConfig { log: log? })
+}
