@@ -1,8 +1,12 @@
 //! bin
 #![allow(dead_code, unused_imports)]
+mod admin;
+mod api;
 mod cli;
 mod config;
 mod context;
+mod decision_json;
+mod doors;
 mod metrics;
 mod policy_json;
 fn main() -> std::process::ExitCode {
