@@ -9,7 +9,8 @@ mod decision_json;
 mod doors;
 mod metrics;
 mod policy_json;
-fn main() -> std::process::ExitCode {
+#[tokio::main]
+async fn main() -> std::process::ExitCode {
     use clap::Parser;
-    cli::Cli::parse().run()
+    cli::Cli::parse().run().await
 }
