@@ -8,6 +8,7 @@ use crate::config::Tokens;
 use crate::doors::testing::{READER, Reply, context, door, post as ask, send, tokens};
 
 mod batch;
+mod docs;
 mod guard;
 mod refused;
 mod reservations;
