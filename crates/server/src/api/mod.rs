@@ -70,19 +70,20 @@ async fn check(State(api): State<Arc<Api>>, request: Request) -> Result<Response
     let question = question.resolve(&api.context.limiter)?;
     let decision = api.timed(api.context.limiter.check_all(&question.asks())).await?;
     let json = DecisionJson::new(&decision, question.form);
-    Ok(api.answer(&decision, &json))
+    api.answer(&decision, &json)
 }
 
 impl Api {
     /// The decision as an answer: its status, the limiter's fields, and itself.
-    fn answer(&self, decision: &Decision, json: &DecisionJson<'_>) -> Response {
-        let body = serde_json::to_vec(json).unwrap_or_default();
+    fn answer(&self, decision: &Decision, json: &DecisionJson<'_>) -> Result<Response, Problem> {
+        let body = serde_json::to_vec(json)
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
         let mut response = (status(decision), body).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let now_epoch_secs = SystemClock.now().floor_ms() / 1000;
         fields::apply(decision, self.context.answers, now_epoch_secs, headers);
-        response
+        Ok(response)
     }
 
     /// Takes note of how long a decision takes.

@@ -68,7 +68,7 @@ pub(super) async fn reserve(State(api): State<Arc<Api>>, request: Request) -> Re
     let mut json = DecisionJson::new(&decision, question.form);
     let id = reservation.and_then(slidegate::Reservation::into_id);
     json.reservation = id.map(|id| id.to_string());
-    Ok(api.answer(&decision, &json))
+    api.answer(&decision, &json)
 }
 
 pub(super) async fn commit(

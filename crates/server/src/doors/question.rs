@@ -8,7 +8,8 @@
 //! * `key` has a value for each key template of the policy: a list in their order, or a map from their names.
 //!   A policy without key templates takes none. An absent `cost` is 1; 0 peeks.
 //! * Several policies are charged together or not at all. Those that are only named share the `key` beside
-//!   the list: of a map each takes the names that it has, and each name must be of use to one of them.
+//!   the list: of a map each takes the names that it has, and each name must be of use to one of them; a
+//!   list is the key of each.
 //! * `policy` takes a list as well, and `policies` means the same.
 //!
 //! The caller's time is nowhere in it, and a field that is not known is refused, never ignored.

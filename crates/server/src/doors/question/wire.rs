@@ -132,6 +132,11 @@ impl<'de> Visitor<'de> for KeyVisitor {
         f.write_str("a key: a list of strings, or a map from names to strings")
     }
 
+    /// Serde would quote it, and the value of a key may be a secret.
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<KeyArg<'de>, E> {
+        Err(E::invalid_type(de::Unexpected::Other("string"), &self))
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<KeyArg<'de>, A::Error> {
         let mut list = Vec::new();
         while let Some(value) = items.next_element()? {
