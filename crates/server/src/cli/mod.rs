@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) mod check;
 pub(crate) mod validate;
 
 /// A rate limiter with exact sliding windows.
@@ -16,13 +17,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Check(check::Args),
     Validate(validate::Args),
 }
 
 impl Cli {
     /// Runs the command that was given.
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) async fn run(self) -> ExitCode {
         match self.command {
+            Command::Check(args) => check::run(args).await,
             Command::Validate(args) => validate::run(&args),
         }
     }
