@@ -47,7 +47,13 @@ enum State {
 }
 
 impl State {
-    const ALL: [Self; 5] = [Self::Upstream, Self::Client, Self::Complete, Self::TooLarge, Self::Broken];
+    const ALL: [Self; 5] = [
+        Self::Upstream,
+        Self::Client,
+        Self::Complete,
+        Self::TooLarge,
+        Self::Broken,
+    ];
 }
 
 /// Why a body ended early. Only says to hyper that it did: see [`Upload`].
@@ -84,7 +90,11 @@ impl Upload {
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, most: u64, activity: Arc<Activity>) -> Self {
-        let state = if incoming.is_end_stream() { State::Complete } else { State::Upstream };
+        let state = if incoming.is_end_stream() {
+            State::Complete
+        } else {
+            State::Upstream
+        };
         Self {
             incoming,
             left: most,
@@ -127,7 +137,11 @@ impl Body for RequestBody {
             return Poll::Ready(Some(Err(BodyEnded)));
         };
         self.left = left;
-        let state = if self.incoming.is_end_stream() { State::Complete } else { State::Upstream };
+        let state = if self.incoming.is_end_stream() {
+            State::Complete
+        } else {
+            State::Upstream
+        };
         self.upload.set(state);
         Poll::Ready(Some(Ok(frame)))
     }

@@ -45,18 +45,15 @@ const PSEUDONYM: &str = "slidegate";
 pub(super) fn trusts(rule: &ClientIpRule, peer: Option<IpAddr>) -> bool {
     match &rule.trust {
         Trust::Nobody => false,
-        Trust::Proxies(nets) => peer.is_some_and(|peer| nets.iter().any(|net| net.contains(&peer.to_canonical()))),
+        Trust::Proxies(nets) => {
+            peer.is_some_and(|peer| nets.iter().any(|net| net.contains(&peer.to_canonical())))
+        }
         Trust::Hops(_) => true,
     }
 }
 
 /// Writes the fields, for a request whose hop-by-hop fields are gone.
-pub(super) fn announce(
-    parts: &mut Parts,
-    intake: &Intake,
-    peer: Option<IpAddr>,
-    rule: &ClientIpRule,
-) {
+pub(super) fn announce(parts: &mut Parts, intake: &Intake, peer: Option<IpAddr>, rule: &ClientIpRule) {
     let headers = &mut parts.headers;
     if !trusts(rule, peer) {
         for name in CLAIMS.iter().chain([&rule.header]) {
@@ -70,7 +67,9 @@ pub(super) fn announce(
         }
     }
     // TLS ends in front of the gateway, or not at all.
-    headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    headers
+        .entry(X_FORWARDED_PROTO)
+        .or_insert(HeaderValue::from_static("http"));
     if let Some(host) = &intake.host {
         headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
         headers.insert(HOST, host.clone());
@@ -165,14 +164,21 @@ mod tests {
             ("forwarded", "for=203.0.113.7;proto=https"),
             ("cf-connecting-ip", "203.0.113.7"),
         ];
-        for (trust, peer) in [(proxies(), PEER), (Trust::Hops(1), PEER), (proxies(), "::ffff:10.0.0.5")] {
+        for (trust, peer) in [
+            (proxies(), PEER),
+            (Trust::Hops(1), PEER),
+            (proxies(), "::ffff:10.0.0.5"),
+        ] {
             let headers = announced(trust, peer, &claims);
             let lists: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
             assert_eq!(lists, [&format!("203.0.113.7, 10.0.0.9, {peer}")]);
             assert_eq!(headers["x-forwarded-proto"], "https");
             assert_eq!(headers["cf-connecting-ip"], "203.0.113.7");
             let forwarded = headers["forwarded"].to_str().unwrap();
-            assert!(forwarded.starts_with("for=203.0.113.7;proto=https, for="), "{forwarded}");
+            assert!(
+                forwarded.starts_with("for=203.0.113.7;proto=https, for="),
+                "{forwarded}"
+            );
         }
     }
 
@@ -185,7 +191,11 @@ mod tests {
 
     #[test]
     fn via_lists_every_hop() {
-        let headers = announced(Trust::Nobody, PEER, &[("via", "1.0 fred"), ("via", "2 p.example")]);
+        let headers = announced(
+            Trust::Nobody,
+            PEER,
+            &[("via", "1.0 fred"), ("via", "2 p.example")],
+        );
         assert_eq!(headers["via"], "1.0 fred, 2 p.example, 1.1 slidegate");
         assert_eq!(headers.get_all("via").iter().count(), 1);
         assert_eq!(headers["host"], "shop.example");

@@ -27,10 +27,14 @@ impl Intake {
             return Err(Refusal::HeadTooLarge { most: head_bytes_max });
         }
         if parts.method == Method::CONNECT {
-            return Err(Refusal::Unsupported("CONNECT is for proxies that open tunnels; this one does not"));
+            return Err(Refusal::Unsupported(
+                "CONNECT is for proxies that open tunnels; this one does not",
+            ));
         }
         if asks_for_websocket(&parts.headers) {
-            return Err(Refusal::Unsupported("WebSocket connections are not available yet"));
+            return Err(Refusal::Unsupported(
+                "WebSocket connections are not available yet",
+            ));
         }
         check_framing(&parts.headers)?;
         let host = host(parts)?;
@@ -42,10 +46,16 @@ impl Intake {
 /// As HTTP/1.1 would write it, so that the bound is the same for both versions.
 fn head_bytes(parts: &Parts) -> usize {
     // Two spaces, `HTTP/1.1` and the end of the line; then `: ` and the end of each line, and an empty one.
-    let target = parts.uri.path_and_query().map_or(1, |target| target.as_str().len());
+    let target = parts
+        .uri
+        .path_and_query()
+        .map_or(1, |target| target.as_str().len());
     let line = parts.method.as_str().len() + target + 12;
     let fields = parts.headers.iter();
-    line + 2 + fields.map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
+    line + 2
+        + fields
+            .map(|(name, value)| name.as_str().len() + value.len() + 4)
+            .sum::<usize>()
 }
 
 /// Other upgrades may be ignored, and are: curl offers `h2c` with ordinary requests.
@@ -60,11 +70,15 @@ fn asks_for_websocket(headers: &HeaderMap) -> bool {
 /// is for one hop only.
 fn check_framing(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let is_plain = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    let is_plain = codings
+        .next()
+        .is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
     if is_plain && codings.next().is_none() {
         return Ok(());
     }
-    Err(Refusal::Unsupported("the only transfer coding that is understood is chunked"))
+    Err(Refusal::Unsupported(
+        "the only transfer coding that is understood is chunked",
+    ))
 }
 
 /// RFC 9112 section 3.2 and RFC 9113 section 8.3.1. A target that names its authority is what counts.
@@ -80,7 +94,11 @@ fn host(parts: &Parts) -> Result<Option<HeaderValue>, Refusal> {
     let Some(authority) = parts.uri.authority() else {
         return Ok(line.cloned());
     };
-    let differs = line.is_some_and(|line| !line.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()));
+    let differs = line.is_some_and(|line| {
+        !line
+            .as_bytes()
+            .eq_ignore_ascii_case(authority.as_str().as_bytes())
+    });
     if differs {
         return Err(Refusal::Malformed("the request names two hosts"));
     }
@@ -96,13 +114,25 @@ fn name(host: &HeaderValue) -> Result<Option<Box<str>>, Refusal> {
     if host.is_empty() {
         return Ok(None);
     }
-    let authority = Authority::try_from(host.as_bytes()).map_err(|_| Refusal::Malformed(HOST_UNREADABLE))?;
-    if authority.as_str().contains('@') {
-        return Err(Refusal::Malformed(HOST_UNREADABLE));
-    }
+    let unreadable = || Refusal::Malformed(HOST_UNREADABLE);
+    let authority = Authority::try_from(host.as_bytes()).map_err(|_| unreadable())?;
     let name = authority.host();
+    if authority.as_str().contains('@') || !is_host(name) {
+        return Err(unreadable());
+    }
     let name = name.strip_suffix('.').unwrap_or(name);
     Ok(Some(name.to_ascii_lowercase().into()))
+}
+
+/// Stricter than a URI, which allows marks and encodings that no host has, and that readers take for
+/// separators.
+fn is_host(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_ipv6 = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
+    match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(address) => address.bytes().all(is_ipv6),
+        None => name.bytes().all(is_plain),
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +154,13 @@ mod tests {
 
     #[test]
     fn a_host_is_matched_without_case_port_and_final_dot() {
-        for same in ["example.com", "EXAMPLE.com", "example.com:8080", "example.com.", "Example.Com.:443"] {
+        for same in [
+            "example.com",
+            "EXAMPLE.com",
+            "example.com:8080",
+            "example.com.",
+            "Example.Com.:443",
+        ] {
             assert_eq!(host_of(same), Ok(Some("example.com".into())), "{same}");
         }
         assert_eq!(host_of("[2001:DB8::1]:80"), Ok(Some("[2001:db8::1]".into())));
@@ -134,14 +170,35 @@ mod tests {
 
     #[test]
     fn a_host_that_readers_could_disagree_about_is_refused() {
-        for bad in ["a b", "a/b", "user@example.com", "a,b", "[::1", "a:b:c", "a?b", "a#b"] {
+        for bad in [
+            "a b",
+            "a/b",
+            "user@example.com",
+            "a,b",
+            "[::1",
+            "a:b:c",
+            "a?b",
+            "a#b",
+            "a%2fb",
+            "(a)",
+            "a;b",
+        ] {
             assert!(host_of(bad).is_err(), "{bad} gave {:?}", host_of(bad));
         }
         let two = Request::get("/").header(HOST, "a").header(HOST, "b");
-        assert!(matches!(read(two), Err(Refusal::Malformed("the request has more than one Host"))));
-        assert!(matches!(read(Request::get("/")), Err(Refusal::Malformed("the request has no Host"))));
+        assert!(matches!(
+            read(two),
+            Err(Refusal::Malformed("the request has more than one Host"))
+        ));
+        assert!(matches!(
+            read(Request::get("/")),
+            Err(Refusal::Malformed("the request has no Host"))
+        ));
         let contradicting = Request::get("http://a.example/").header(HOST, "b.example");
-        assert!(matches!(read(contradicting), Err(Refusal::Malformed("the request names two hosts"))));
+        assert!(matches!(
+            read(contradicting),
+            Err(Refusal::Malformed("the request names two hosts"))
+        ));
     }
 
     #[test]
@@ -155,10 +212,23 @@ mod tests {
 
     #[test]
     fn transfer_codings_other_than_chunked_are_refused() {
-        let with = |coding: &str| read(Request::post("/").header(HOST, "a").header(TRANSFER_ENCODING, coding));
+        let with = |coding: &str| {
+            read(
+                Request::post("/")
+                    .header(HOST, "a")
+                    .header(TRANSFER_ENCODING, coding),
+            )
+        };
         assert!(with("chunked").is_ok());
         assert!(with("Chunked").is_ok());
-        for bad in ["gzip, chunked", "identity", "chunked, chunked", "", "xchunked", "chunked;q=1"] {
+        for bad in [
+            "gzip, chunked",
+            "identity",
+            "chunked, chunked",
+            "",
+            "xchunked",
+            "chunked;q=1",
+        ] {
             assert!(matches!(with(bad), Err(Refusal::Unsupported(_))), "{bad}");
         }
     }
@@ -175,7 +245,9 @@ mod tests {
     #[test]
     fn the_head_is_measured_as_http_1_would_write_it() {
         let wire = "GET /path?q HTTP/1.1\r\nhost: a\r\nx-long: 12345\r\n\r\n";
-        let request = Request::get("/path?q").header(HOST, "a").header("x-long", "12345");
+        let request = Request::get("/path?q")
+            .header(HOST, "a")
+            .header("x-long", "12345");
         let parts = request.body(()).unwrap().into_parts().0;
         assert_eq!(head_bytes(&parts), wire.len());
         assert!(Intake::read(&parts, wire.len()).is_ok());

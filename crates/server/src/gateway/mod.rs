@@ -177,7 +177,11 @@ impl Gateway {
                 let denial = answer::denied(&decision, self.context.answers, epoch_secs(), None);
                 Err(Refusal::Limited(Box::new(denial)))
             }
-            Err(error) => Err(Refusal::Limited(Box::new(answer::refused(&error, NeverIs::Denied, None)))),
+            Err(error) => Err(Refusal::Limited(Box::new(answer::refused(
+                &error,
+                NeverIs::Denied,
+                None,
+            )))),
         }
     }
 }
@@ -194,13 +198,23 @@ impl Handle for Gateway {
             Err(refusal) => return refusal.into_answer(version, is_head),
         };
         hop_by_hop::strip_request(&mut parts.headers, version);
-        forwarded::announce(&mut parts, &admitted.intake, connection.peer, &self.context.client_ip);
+        forwarded::announce(
+            &mut parts,
+            &admitted.intake,
+            connection.peer,
+            &self.context.client_ip,
+        );
         let mut answer = self
             .forward(admitted.route, parts, body)
             .await
             .unwrap_or_else(|refusal| refusal.into_answer(version, is_head));
         if let Some(decision) = admitted.decision {
-            fields::add(&decision, self.context.answers, epoch_secs(), answer.headers_mut());
+            fields::add(
+                &decision,
+                self.context.answers,
+                epoch_secs(),
+                answer.headers_mut(),
+            );
         }
         answer
     }

@@ -53,7 +53,10 @@ impl Refusal {
     pub(super) fn into_answer(self, version: Version, is_head: bool) -> Answer {
         // An HTTP/1 connection can't carry another request behind one that was not read to its end.
         let closes = version < Version::HTTP_2
-            && matches!(self, Self::BodyTooLarge { .. } | Self::BodyBroken | Self::BodyLate);
+            && matches!(
+                self,
+                Self::BodyTooLarge { .. } | Self::BodyBroken | Self::BodyLate
+            );
         let mut response = self.into_problem();
         let headers = response.headers_mut();
         if closes {

@@ -69,10 +69,7 @@ type Params<'r, 'p> = SmallVec<[(&'r str, &'p str); 4]>;
 pub(crate) enum RouteError {
     /// The path itself.
     #[error("route {route:?}: {error}")]
-    Path {
-        route: Box<str>,
-        error: PathError,
-    },
+    Path { route: Box<str>, error: PathError },
     /// It has a query or fragment, which routes don't look at.
     #[error("route {route:?} must end before the {}", if .route.contains('?') { '?' } else { '#' })]
     Query { route: Box<str> },
@@ -80,16 +77,10 @@ pub(crate) enum RouteError {
     #[error(
         "route {route:?}: {segment:?} must be either text without braces or one {{name}} of letters, digits and _"
     )]
-    Segment {
-        route: Box<str>,
-        segment: Box<str>,
-    },
+    Segment { route: Box<str>, segment: Box<str> },
     /// Two parameters of one name.
     #[error("route {route:?} has two parameters called {name:?}")]
-    DuplicateParameter {
-        route: Box<str>,
-        name: Box<str>,
-    },
+    DuplicateParameter { route: Box<str>, name: Box<str> },
 }
 
 impl Router {
@@ -120,7 +111,11 @@ impl Router {
     ) -> Result<Matched<'_, 'p>, Refusal> {
         let mut others = Vec::new();
         for Compiled { route, matcher } in &self.routes {
-            if !route.host.as_deref().is_none_or(|wanted| takes_host(wanted, host)) {
+            if !route
+                .host
+                .as_deref()
+                .is_none_or(|wanted| takes_host(wanted, host))
+            {
                 continue;
             }
             let Some(params) = matcher.params(path) else {

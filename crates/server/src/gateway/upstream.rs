@@ -106,7 +106,9 @@ fn onward(
     parts.version = Version::HTTP_11;
     // Without a length hyper would leave the body of a GET out, whatever it holds.
     if !body.is_end_stream() && body.size_hint().exact().is_none() {
-        parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        parts
+            .headers
+            .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     // Upgrades of the client's connection are not for the upstream's.
     parts.extensions.clear();

@@ -164,7 +164,11 @@ pub(crate) async fn serve<H: Handle>(
     let ended = async { while connections.join_next().await.is_some() {} };
     if timeout(grace, ended).await.is_err() {
         let count = connections.len();
-        tracing::warn!(count, grace_secs = grace.as_secs(), "connections cut: they did not end within the grace");
+        tracing::warn!(
+            count,
+            grace_secs = grace.as_secs(),
+            "connections cut: they did not end within the grace"
+        );
         connections.shutdown().await;
     }
 }
@@ -201,7 +205,10 @@ impl Door {
 
 fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
 }
 
 /// What the connections of a port share.
