@@ -1,16 +1,22 @@
-//! bin
-#![allow(dead_code, unused_imports)]
+//! slidegate as one program: see `slidegate --help`.
+
 mod admin;
 mod api;
+mod app;
 mod cli;
 mod config;
 mod context;
 mod decision_json;
 mod doors;
+mod gateway;
 mod metrics;
 mod policy_json;
-#[tokio::main]
-async fn main() -> std::process::ExitCode {
-    use clap::Parser;
-    cli::Cli::parse().run().await
+mod serving;
+mod signals;
+mod telemetry;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
 }

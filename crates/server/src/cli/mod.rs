@@ -1,32 +1,55 @@
-//! The command line.
+//! The command line: one file for each verb.
+//!
+//! Exit codes are part of the contract: 0 done (for `check`: allowed), 1 failed, 2 wrong usage, 10 denied.
+//! What was asked for goes to standard output, everything else to standard error.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) mod check;
-pub(crate) mod validate;
+mod check;
+mod serve;
+mod validate;
 
-/// A rate limiter with exact sliding windows.
+/// Something went wrong; standard error says what.
+pub(crate) const FAILED: u8 = 1;
+
+/// Exact rate limiting: gateway, HTTP API and command line.
 #[derive(Debug, Parser)]
-#[command(name = "slidegate", version, about)]
-pub(crate) struct Cli {
+#[command(name = "slidegate", version, about, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
     #[command(subcommand)]
-    command: Command,
+    verb: Verb,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  slidegate serve                                   try it: a gateway on 127.0.0.1:8080
+  slidegate serve --config slidegate.yaml           run a configuration
+  slidegate validate slidegate.yaml                 say what is wrong with it
+  slidegate check --policy per-user --key client_ip=203.0.113.7";
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Check(check::Args),
+enum Verb {
+    /// Run the gateway, the API and the admin port
+    Serve(serve::Args),
+    /// Check a configuration file and show what it comes to
     Validate(validate::Args),
+    /// Ask a running server for one decision
+    Check(check::Args),
 }
 
-impl Cli {
-    /// Runs the command that was given.
-    pub(crate) async fn run(self) -> ExitCode {
-        match self.command {
-            Command::Check(args) => check::run(args).await,
-            Command::Validate(args) => validate::run(&args),
-        }
+/// Does what the command line says.
+pub(crate) fn run() -> ExitCode {
+    match Cli::parse().verb {
+        Verb::Serve(args) => serve::run(&args),
+        Verb::Validate(args) => validate::run(&args),
+        Verb::Check(args) => match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(check::run(args)),
+            Err(error) => {
+                eprintln!("slidegate: can't start: {error}");
+                ExitCode::from(FAILED)
+            }
+        },
     }
 }

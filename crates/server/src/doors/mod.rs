@@ -8,11 +8,14 @@
 
 pub(crate) mod auth;
 pub(crate) mod body;
+mod handler;
 pub(crate) mod origin;
 pub(crate) mod problem;
 pub(crate) mod question;
 #[cfg(test)]
 pub(crate) mod testing;
+
+pub(crate) use handler::DoorHandler;
 
 use axum::Router;
 use axum::extract::Request;

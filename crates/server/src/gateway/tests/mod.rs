@@ -1,0 +1,10 @@
+//! The gateway on real sockets: real clients in front, a real server behind.
+
+mod bounds;
+mod faults;
+mod forwarding;
+mod framing;
+mod limits;
+mod routes;
+mod shutdown;
+mod support;
