@@ -26,7 +26,7 @@ fn a_good_file_prints_its_policies_and_ends_with_0() {
     assert_eq!(
         out,
         "POLICY      LIMIT       PERMITS    ALGORITHM       KEY          COST  NOTES\n\
-         quickstart  quickstart  5 per 10s  sliding_window  {client_ip}  1\n"
+         per-client  per-client  5 per 10s  sliding_window  {client_ip}  1\n"
     );
     assert_eq!(err, "examples/quickstart.yaml is good\n");
 }

@@ -16,7 +16,7 @@ mod sockets;
 
 fn policies() -> [PolicyBuilder; 7] {
     let leaky = parse_limit("1/1h").unwrap().with_algorithm(slidegate::core::limit::Algorithm::LeakyBucket {
-        max_delay: slidegate::core::time::Millis(3_600_000),
+        max_delay: slidegate::core::time::Millis(3_700_000),
     });
     [
         Policy::builder("per-user").limits("3/1h").key("{client_ip}").key("{header:x-user-id}"),

@@ -85,11 +85,6 @@ impl Report {
         self.findings.is_empty()
     }
 
-    /// Whether anything keeps the configuration from being used.
-    pub(crate) fn has_errors(&self) -> bool {
-        self.findings.iter().any(|finding| finding.severity == Severity::Error)
-    }
-
     /// The findings, one by one.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
         self.findings.iter().map(|finding| {

@@ -200,7 +200,7 @@ fn endure(text: &str) {
     let shown = match read("any.yaml", text) {
         Ok(loaded) => format!("{}{}", loaded.warnings, Table::of(&loaded.config.policies)),
         Err(report) => {
-            assert!(report.has_errors() && report.entries().count() > 0);
+            assert!(report.entries().any(|entry| entry.severity == "error"));
             report.to_string()
         }
     };

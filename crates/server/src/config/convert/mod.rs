@@ -52,8 +52,6 @@ pub(super) struct PolicyPlaces {
     pub(super) name: Span,
     /// One for each limit.
     pub(super) limits: Vec<Span>,
-    /// One for each part of the key.
-    pub(super) key: Vec<Span>,
     pub(super) missing: Option<Span>,
     pub(super) cost: Option<Span>,
     pub(super) shadow: Option<Span>,

@@ -53,7 +53,6 @@ fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>
     let places = PolicyPlaces {
         name: name_node.map_or(node.at, |node| node.at),
         limits: limits.iter().flatten().map(|limit| limit.at).collect(),
-        key: key.iter().flatten().map(|(_, at)| *at).collect(),
         missing: at("missing"),
         cost: at("cost"),
         shadow: at("shadow"),
