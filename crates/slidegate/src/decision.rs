@@ -1,7 +1,5 @@
 //! What a caller is told: allowed or denied, by which limits, until when, and who answered.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 pub use slidegate_core::decision::{Mode, Outcome};
@@ -9,6 +7,7 @@ use slidegate_core::limit::Limit;
 use slidegate_core::time::Millis;
 
 use crate::http::fields::LimitText;
+use crate::metrics::SharedPolicy;
 use crate::policy::Policy;
 
 /// The answer to a check of one or several policies. Denied is a value, never an error.
@@ -23,7 +22,7 @@ pub struct Decision {
 /// What one policy of a check came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) policy: SharedPolicy,
     /// Which of the policy's limit sets applied: the base set or an override's.
     pub(crate) set: usize,
     /// One for each limit of the set, in its order.
@@ -78,7 +77,7 @@ impl Decision {
     /// The names of the policies that were checked, in the order in which they were asked. Exempt and
     /// skipped ones are not among them.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.parts.iter().map(|part| &*part.policy)
+        self.parts.iter().map(|part| &**part.policy)
     }
 
     /// Every limit that was checked, shadow ones included.

@@ -34,17 +34,11 @@ pub struct Limiter<S: Store = MemoryStore> {
 
 #[derive(Debug)]
 struct Shared<S> {
-    policies: HashMap<Arc<str>, Entry>,
+    policies: HashMap<Arc<str>, PolicyMetrics>,
     /// In the order in which they were given.
     names: Vec<Arc<str>>,
     store: Stack<S>,
     secret: SecretKey,
-}
-
-#[derive(Debug)]
-struct Entry {
-    policy: Arc<Policy>,
-    metrics: PolicyMetrics,
 }
 
 /// One policy of a check: whose key, at what cost.
@@ -69,7 +63,7 @@ impl<'a> Ask<'a> {
 
 /// An [`Ask`] that found its policy, key and limits.
 struct Question<'a> {
-    entry: &'a Entry,
+    entry: &'a PolicyMetrics,
     key: Key,
     set: usize,
     cost: Cost,
@@ -177,7 +171,7 @@ impl<S: Store> Limiter<S> {
     /// As [`check`](Self::check).
     pub async fn reset(&self, policy: &str, key: &[&str]) -> Result<(), CheckError> {
         for question in self.questions(&[Ask::new(policy, key)])? {
-            let policy = &question.entry.policy;
+            let policy = question.entry.policy();
             for limit in policy.set(question.set) {
                 let counter = Counter { policy, key: &question.key, limit };
                 self.shared.store.reset(&counter).await?;
@@ -188,17 +182,17 @@ impl<S: Store> Limiter<S> {
 
     /// The policies, in the order in which they were given.
     pub fn policies(&self) -> impl Iterator<Item = &Arc<Policy>> {
-        self.entries().map(|entry| &entry.policy)
+        self.metrics().map(PolicyMetrics::policy)
     }
 
     /// A policy by its name.
     pub fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
-        self.shared.policies.get(name).map(|entry| &entry.policy)
+        self.shared.policies.get(name).map(PolicyMetrics::policy)
     }
 
     /// The counters of decisions, one for each policy.
     pub fn metrics(&self) -> impl Iterator<Item = &PolicyMetrics> {
-        self.entries().map(|entry| &entry.metrics)
+        self.shared.names.iter().filter_map(|name| self.shared.policies.get(name))
     }
 
     /// The store, for its own figures.
@@ -206,11 +200,7 @@ impl<S: Store> Limiter<S> {
         &self.shared.store
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.shared.names.iter().filter_map(|name| self.shared.policies.get(name))
-    }
-
-    fn entry(&self, name: &str) -> Result<&Entry, CheckError> {
+    fn entry(&self, name: &str) -> Result<&PolicyMetrics, CheckError> {
         self.shared.policies.get(name).ok_or_else(|| CheckError::UnknownPolicy {
             name: name.into(),
             nearest: crate::spelling::nearest(name, self.shared.names.iter()).cloned(),
@@ -227,18 +217,18 @@ impl<S: Store> Limiter<S> {
 
     fn question(&self, ask: &Ask<'_>) -> Result<Question<'_>, CheckError> {
         let entry = self.entry(ask.policy)?;
-        entry.policy.check_given(ask.key)?;
+        entry.policy().check_given(ask.key)?;
         let values = ask.key.iter().map(|value| Some(value.as_bytes()));
-        let (key, set) = entry.policy.key_of(values, &self.shared.secret);
+        let (key, set) = entry.policy().key_of(values, &self.shared.secret);
         Ok(Question { entry, key, set, cost: ask.cost })
     }
 
     fn question_of_request<'a>(
         &self,
-        entry: &'a Entry,
+        entry: &'a PolicyMetrics,
         facts: &RequestFacts<'_>,
     ) -> Result<Option<Question<'a>>, CheckError> {
-        let policy = &entry.policy;
+        let policy = entry.policy();
         if policy.exempt().matches(facts) {
             return Ok(None);
         }
@@ -259,7 +249,7 @@ impl<S: Store> Limiter<S> {
         }
         let mut charges: SmallVec<[store::Charge<'_>; 2]> = SmallVec::new();
         for (group, question) in (0..).zip(questions) {
-            let policy = &*question.entry.policy;
+            let policy = &**question.entry.policy();
             for limit in policy.set(question.set) {
                 let counter = Counter { policy, key: &question.key, limit };
                 charges.push(store::Charge { counter, cost: question.cost, group, terms: policy.terms() });
@@ -276,8 +266,8 @@ fn refuse_impossible(questions: &[Question<'_>]) -> Result<(), CheckError> {
         return Err(CheckError::TooManyPolicies { given: questions.len(), most: POLICIES_PER_CHECK_MAX });
     }
     for (index, question) in questions.iter().enumerate() {
-        let policy = &question.entry.policy;
-        if questions[..index].iter().any(|earlier| Arc::ptr_eq(&earlier.entry.policy, policy)) {
+        let policy = question.entry.policy();
+        if questions[..index].iter().any(|earlier| Arc::ptr_eq(earlier.entry.policy(), policy)) {
             return Err(CheckError::DuplicatePolicy { policy: policy.name().clone() });
         }
         if policy.is_shadow() {
@@ -308,7 +298,7 @@ fn conclude(questions: &[Question<'_>], answer: Answer) -> Decision {
     } else {
         let mut outcomes = answer.outcomes.into_iter();
         for question in questions {
-            let limits = question.entry.policy.set(question.set).len();
+            let limits = question.entry.policy().set(question.set).len();
             parts.push(question.part(allowed, answer.mode, outcomes.by_ref().take(limits).collect()));
         }
     }
@@ -318,7 +308,7 @@ fn conclude(questions: &[Question<'_>], answer: Answer) -> Decision {
 impl Question<'_> {
     /// This policy's part of the decision, which it counts.
     fn part(&self, allowed: bool, mode: Mode, outcomes: Outcomes) -> Part {
-        let policy = &self.entry.policy;
+        let policy = self.entry.policy();
         let refused = outcomes.iter().any(|outcome| outcome.violated);
         let verdict = match (refused, policy.is_shadow()) {
             (true, true) => Verdict::ShadowDenied,
@@ -326,8 +316,7 @@ impl Question<'_> {
             (false, _) if allowed => Verdict::Allowed,
             (false, _) => Verdict::NotCharged,
         };
-        self.entry.metrics.add(verdict, mode);
-        Part { policy: policy.clone(), set: self.set, outcomes }
+        Part { policy: self.entry.add(verdict, mode), set: self.set, outcomes }
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use slidegate_core::decision::Mode;
 
+use crate::policy::Policy;
+
 /// What a decision was for one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -39,39 +41,53 @@ impl Verdict {
 
 const SERIES: usize = Verdict::ALL.len() * Mode::ALL.len();
 
-/// Stripes of one policy's counters. More would only cost memory: contention falls with the first few.
+/// Stripes of one policy. More would only cost memory: contention falls with the first few.
 const STRIPES: usize = 8;
 
-/// The counters of one policy.
+/// A policy with the counters of its decisions.
 #[derive(Debug)]
 pub struct PolicyMetrics {
-    policy: Arc<str>,
+    policy: Arc<Policy>,
     stripes: Box<[Stripe]>,
 }
 
-/// Aligned to two cache lines, which processors fetch together.
+/// What the threads of a stripe write to for each decision. Aligned to two cache lines, which processors
+/// fetch together.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Stripe([AtomicU64; SERIES]);
+struct Stripe {
+    decisions: [AtomicU64; SERIES],
+    shared: SharedPolicy,
+}
+
+/// A policy that decisions refer to. Its own reference count would be written by every thread for every
+/// decision; this one is counted by the threads of a stripe only. (On two threads it halves the cost of a
+/// check: docs/benchmarks.md.)
+pub(crate) type SharedPolicy = Arc<Arc<Policy>>;
 
 impl PolicyMetrics {
-    pub(crate) fn new(policy: Arc<str>) -> Self {
-        let stripes = (0..STRIPES).map(|_| Stripe([const { AtomicU64::new(0) }; SERIES])).collect();
-        Self { policy, stripes }
+    pub(crate) fn new(policy: Policy) -> Self {
+        let policy = Arc::new(policy);
+        let stripe =
+            || Stripe { decisions: [const { AtomicU64::new(0) }; SERIES], shared: Arc::new(policy.clone()) };
+        Self { stripes: (0..STRIPES).map(|_| stripe()).collect(), policy }
     }
 
-    pub(crate) fn add(&self, verdict: Verdict, mode: Mode) {
-        self.stripes[stripe()].0[series(verdict, mode)].fetch_add(1, Ordering::Relaxed);
+    /// Counts a decision, and lends it the policy.
+    pub(crate) fn add(&self, verdict: Verdict, mode: Mode) -> SharedPolicy {
+        let stripe = &self.stripes[stripe()];
+        stripe.decisions[series(verdict, mode)].fetch_add(1, Ordering::Relaxed);
+        stripe.shared.clone()
     }
 
-    /// The policy's name.
-    pub const fn policy(&self) -> &Arc<str> {
+    /// The policy.
+    pub const fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
     /// Decisions of this kind since the start.
     pub fn decisions(&self, verdict: Verdict, mode: Mode) -> u64 {
-        let of_stripe = |stripe: &Stripe| stripe.0[series(verdict, mode)].load(Ordering::Relaxed);
+        let of_stripe = |stripe: &Stripe| stripe.decisions[series(verdict, mode)].load(Ordering::Relaxed);
         self.stripes.iter().map(of_stripe).sum()
     }
 }

@@ -74,8 +74,11 @@ impl Figures {
                 if count == 0 && mode != Mode::Normal {
                     continue;
                 }
-                let labels =
-                    [("policy", &**metrics.policy()), ("outcome", verdict.name()), ("mode", mode.name())];
+                let labels = [
+                    ("policy", &**metrics.policy().name()),
+                    ("outcome", verdict.name()),
+                    ("mode", mode.name()),
+                ];
                 ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
             }
         }

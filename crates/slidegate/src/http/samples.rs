@@ -29,7 +29,7 @@ pub(super) fn policy(name: &str, limits: &str) -> Policy {
 /// A decision that a store might come to, without the store.
 pub(super) fn decision(mode: Mode, parts: impl IntoIterator<Item = (Policy, Vec<Outcome>)>) -> Decision {
     let parts = parts.into_iter().map(|(policy, outcomes)| Part {
-        policy: Arc::new(policy),
+        policy: Arc::new(Arc::new(policy)),
         set: 0,
         outcomes: outcomes.into(),
     });

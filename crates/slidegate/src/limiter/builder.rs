@@ -1,8 +1,6 @@
 //! Builds limiters, and refuses configurations whose names would meet.
 
-use super::{
-    Arc, Entry, HashMap, Limiter, MemoryStore, Policy, PolicyMetrics, SecretKey, Shared, Store, pipeline,
-};
+use super::{Arc, HashMap, Limiter, MemoryStore, Policy, PolicyMetrics, SecretKey, Shared, Store, pipeline};
 
 /// The most policies of one limiter.
 pub const POLICIES_MAX: usize = 10_000;
@@ -99,10 +97,8 @@ impl<S: Store> LimiterBuilder<S> {
         }
         refuse_shared_names(&self.policies)?;
         let names = self.policies.iter().map(|policy| policy.name().clone()).collect();
-        let entries = self.policies.into_iter().map(|policy| {
-            let metrics = PolicyMetrics::new(policy.name().clone());
-            (policy.name().clone(), Entry { policy: Arc::new(policy), metrics })
-        });
+        let entries =
+            self.policies.into_iter().map(|policy| (policy.name().clone(), PolicyMetrics::new(policy)));
         let shared = Shared {
             policies: entries.collect(),
             names,

@@ -40,15 +40,16 @@ use shard::{Place, Shard};
 /// The default of [`MemoryStoreBuilder::max_keys`].
 pub const MAX_KEYS_DEFAULT: usize = 1_000_000;
 
-/// Keys of a shard, about: enough that chance fills the shards evenly (within a few percent), few enough
-/// that two threads seldom meet in one.
+/// Keys of a shard, about: so many that chance fills the shards evenly, within a percent or two.
 const KEYS_PER_SHARD: usize = 16_384;
+
+const _: () = assert!(2 * KEYS_PER_SHARD <= index::SLOTS_MAX, "a shard may have nearly twice as many");
 
 /// Small stores are split too, for the threads' sake, but not below this many keys in a shard.
 const KEYS_PER_SHARD_MIN: usize = 1024;
 
-/// More shards than this serve no machine.
-const SHARDS_MAX: usize = 4096;
+/// Shards of a small store, if it is large enough for them: as many as the cores of a usual machine.
+const SHARDS_MIN: usize = 16;
 
 /// Counters in this process.
 #[derive(Debug)]
@@ -80,8 +81,8 @@ impl<C> MemoryStoreBuilder<C> {
 
     /// The store.
     pub fn build(self) -> MemoryStore<C> {
-        let shards = (self.max_keys / KEYS_PER_SHARD).max(16.min(self.max_keys / KEYS_PER_SHARD_MIN));
-        let shards = shards.clamp(1, SHARDS_MAX);
+        let small = SHARDS_MIN.min(self.max_keys / KEYS_PER_SHARD_MIN).max(1);
+        let shards = (self.max_keys / KEYS_PER_SHARD).max(small);
         let (each, rest) = (self.max_keys / shards, self.max_keys % shards);
         let random = crate::random::u128();
         #[expect(clippy::cast_possible_truncation, reason = "takes the two halves")]

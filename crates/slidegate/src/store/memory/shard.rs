@@ -268,8 +268,8 @@ impl Shard {
     }
 }
 
-/// Fingerprints are uniform: any 32 bits of them are a hash.
-#[expect(clippy::cast_possible_truncation, reason = "takes the low 32 bits")]
-const fn hash(id: u128) -> u32 {
-    id as u32
+/// Fingerprints are uniform: any 16 bits of them are a hash.
+#[expect(clippy::cast_possible_truncation, reason = "takes the low 16 bits")]
+const fn hash(id: u128) -> u16 {
+    id as u16
 }
