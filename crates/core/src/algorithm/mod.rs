@@ -23,7 +23,7 @@ pub mod sorted_log;
 pub mod tick_log;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use bucket::Bucket;
 use fixed_window::FixedWindow;
