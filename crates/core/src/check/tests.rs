@@ -168,7 +168,7 @@ fn desk(counters: &[Plain]) -> Desk {
 }
 
 proptest! {
-    #![proptest_config(cases(8))]
+    #![proptest_config(cases(16))]
 
     /// Several policies of several limits, some shadow, some counting what they deny, with costs of 0, of the
     /// ordinary kind and of the impossible kind: n checks at once grant what n single ones, decided one after

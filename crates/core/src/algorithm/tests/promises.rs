@@ -39,7 +39,7 @@ fn tried(state: &State, now: Now, limit: &Limit, cost: u32) -> (u32, Outcome, St
 }
 
 proptest! {
-    #![proptest_config(cases(10))]
+    #![proptest_config(cases(16))]
 
     /// A denied check is told the exact time until this cost fits, at least 1 ms: one microsecond before it,
     /// it is denied, at it, it is allowed. It is told no time if and only if it never fits.

@@ -3,6 +3,7 @@ use std::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::algorithm::tests::world::cases;
 use crate::limit::{Algorithm, Limit};
 use crate::time::Now;
 
@@ -110,6 +111,8 @@ fn exercise(image: Image, times: &[u64]) {
 }
 
 proptest! {
+    #![proptest_config(cases(20))]
+
     /// What is written is read again, to the last field.
     #[test]
     fn images_round_trip(image in image()) {
