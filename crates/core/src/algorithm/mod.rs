@@ -135,8 +135,8 @@ impl State {
     /// Returns how many were given back. Must not be called twice for the same units: after a part was given
     /// back, lower the receipt's `units` by it before it is used again.
     ///
-    /// A log whose ticks have become longer since, and a leaky bucket that was charged again since, give
-    /// back nothing: the place of these units can't be told from that of others any more.
+    /// A tick log whose r was raised since, and a leaky bucket that was charged again since, may give back
+    /// nothing: the place of these units can't be told from that of others any more.
     pub fn refund(&mut self, now: Now, limit: &Limit, receipt: &Receipt, units: u32) -> u32 {
         if receipt.epoch != self.epoch() {
             return 0;
