@@ -152,6 +152,7 @@ impl State {
 
     /// What a check of `cost` sees now, as if it had just been decided; `violated` and `retry_after` are
     /// filled when `refused`.
+    #[inline] // Returned through memory, it costs a tenth of a check.
     pub fn outcome(&self, now: Now, limit: &Limit, cost: Cost, refused: bool) -> Outcome {
         let capacity = limit.capacity();
         Outcome {
