@@ -56,8 +56,14 @@ pub struct Receipt {
     pub units: u32,
 }
 
+/// Steps of this size visit all 2^32 epochs, a thousand in a row nearly two million apart: 2^32 over the
+/// golden ratio, made odd.
+pub const EPOCH_STRIDE: u32 = 0x9e37_79b1;
+
 impl State {
-    /// An empty state for a limit. `epoch` must differ from that of any earlier state of the same key.
+    /// An empty state for a limit. `epoch` must differ from that of any earlier state of the same key, and
+    /// from what that one has counted on to since (a few for each window; a leaky bucket, one for each
+    /// charge): steps of [`EPOCH_STRIDE`] are far apart.
     pub fn new(limit: &Limit, epoch: u32) -> Self {
         match limit.algorithm() {
             Algorithm::SlidingWindow { .. } => Self::TickLog(TickLog::new(epoch)),

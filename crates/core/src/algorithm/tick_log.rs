@@ -59,7 +59,7 @@ const SPARE_ENTRIES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickLog {
     older: Ring,
-    /// Boxed, since few keys are ever leased: without it a [`State`](super::State) is one cache line.
+    /// Boxed, since few keys are ever leased: the bytes serve the ring.
     lease: Option<Box<LeaseSpan>>,
     /// The newest tick: its end on the store's clock is this many times r.
     last_tick: u64,

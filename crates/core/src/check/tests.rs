@@ -7,18 +7,9 @@ use super::*;
 use crate::algorithm::tests::world::{MIDNIGHT_MS, cases};
 use crate::limit::Algorithm;
 
-const ENFORCED: Terms = Terms {
-    shadow: false,
-    count_denied: false,
-};
-const SHADOW: Terms = Terms {
-    shadow: true,
-    count_denied: false,
-};
-const PENAL: Terms = Terms {
-    shadow: false,
-    count_denied: true,
-};
+const ENFORCED: Terms = Terms { shadow: false, count_denied: false };
+const SHADOW: Terms = Terms { shadow: true, count_denied: false };
+const PENAL: Terms = Terms { shadow: false, count_denied: true };
 
 fn per_minute(permits: u64) -> Limit {
     Limit::new(permits, Millis(60_000)).unwrap()
@@ -33,19 +24,12 @@ struct Desk {
 impl Desk {
     /// Counters of cost 1, each a policy of its own.
     fn new(limits: &[(Limit, Terms)]) -> Self {
-        Self::of(
-            (0..)
-                .zip(limits)
-                .map(|(group, (limit, terms))| (*limit, 1, group, *terms)),
-        )
+        Self::of((0..).zip(limits).map(|(group, (limit, terms))| (*limit, 1, group, *terms)))
     }
 
     fn of(counters: impl IntoIterator<Item = (Limit, Cost, u16, Terms)>) -> Self {
         let counter = |(limit, cost, group, terms)| (State::new(&limit, 1), limit, cost, group, terms);
-        Self {
-            counters: counters.into_iter().map(counter).collect(),
-            now: Now::from_millis(MIDNIGHT_MS),
-        }
+        Self { counters: counters.into_iter().map(counter).collect(), now: Now::from_millis(MIDNIGHT_MS) }
     }
 
     fn check(&mut self, times: u32) -> (u32, Vec<Outcome>) {
@@ -97,15 +81,10 @@ fn one_after_another(counters: &mut [Plain], times: u32) -> u32 {
         let before = counters.to_vec();
         for counter in counters.iter_mut() {
             let group_passes = all(&before, &|one| one.group == counter.group);
-            let mistake = before
-                .iter()
-                .any(|one| one.never() && (one.group == counter.group || !one.terms.shadow));
+            let mistake =
+                before.iter().any(|one| one.never() && (one.group == counter.group || !one.terms.shadow));
             let fits = counter.fits();
-            let counts = if group_passes {
-                passes
-            } else {
-                counter.terms.count_denied && !mistake
-            };
+            let counts = if group_passes { passes } else { counter.terms.count_denied && !mistake };
             // Penalties may fill further counters; what is named is what refused first.
             counter.violated |= !group_passes && !fits && !counter.refused_before;
             counter.refused_before |= !group_passes;
@@ -134,21 +113,13 @@ fn plain() -> impl Strategy<Value = Plain> {
 
 /// Policies of one to three counters each.
 fn policies() -> impl Strategy<Value = Vec<Plain>> {
-    let policy = (
-        proptest::collection::vec(plain(), 1..4),
-        any::<bool>(),
-        any::<bool>(),
-    );
+    let policy = (proptest::collection::vec(plain(), 1..4), any::<bool>(), any::<bool>());
     proptest::collection::vec(policy, 1..5).prop_map(|policies| {
         (0..)
             .zip(policies)
             .flat_map(|(group, (counters, shadow, count_denied))| {
                 let terms = Terms { shadow, count_denied };
-                counters.into_iter().map(move |counter| Plain {
-                    group,
-                    terms,
-                    ..counter
-                })
+                counters.into_iter().map(move |counter| Plain { group, terms, ..counter })
             })
             .collect()
     })
@@ -156,9 +127,7 @@ fn policies() -> impl Strategy<Value = Vec<Plain>> {
 
 fn desk(counters: &[Plain]) -> Desk {
     let mut desk = Desk::of(
-        counters
-            .iter()
-            .map(|one| (per_minute(u64::from(one.permits)), one.cost, one.group, one.terms)),
+        counters.iter().map(|one| (per_minute(u64::from(one.permits)), one.cost, one.group, one.terms)),
     );
     for ((state, limit, ..), plain) in desk.counters.iter_mut().zip(counters) {
         state.settle(desk.now, limit);
@@ -297,11 +266,7 @@ fn a_throttled_user_does_not_drain_the_shared_quota() {
 fn a_full_endpoint_burns_no_user_s_budget_in_either_order() {
     for endpoint_first in [true, false] {
         let (endpoint, user) = ((per_minute(3), ENFORCED), (per_minute(100), ENFORCED));
-        let mut desk = Desk::new(&if endpoint_first {
-            [endpoint, user]
-        } else {
-            [user, endpoint]
-        });
+        let mut desk = Desk::new(&if endpoint_first { [endpoint, user] } else { [user, endpoint] });
         let place = usize::from(!endpoint_first);
         let (state, limit, ..) = &mut desk.counters[place];
         state.settle(desk.now, limit);

@@ -164,13 +164,7 @@ fn a_lease_goes_back_with_the_clock() {
     log.settle(Now::from_millis(10_000_000), &limit);
     log.lease(Now::from_millis(10_000_000), &limit, 1, Millis(20));
     log.settle(Now::from_millis(6_400_000), &limit);
-    assert_eq!(
-        log.lease_span(),
-        LeaseSpan {
-            longest: Millis(20),
-            end_ms: 6_400_020
-        }
-    );
+    assert_eq!(log.lease_span(), LeaseSpan { longest: Millis(20), end_ms: 6_400_020 });
 }
 
 #[test]

@@ -18,11 +18,7 @@ fn limit(permits: u64, window: u64, resolution: Option<u64>) -> Limit {
 fn example() -> Image {
     let limit = limit(100, 1_000, Some(2));
     let mut log = TickLog::new(7);
-    for (at_ms, units) in [
-        (1_700_000_000_001, 3),
-        (1_700_000_000_009, 1),
-        (1_700_000_000_500, 2),
-    ] {
+    for (at_ms, units) in [(1_700_000_000_001, 3), (1_700_000_000_009, 1), (1_700_000_000_500, 2)] {
         let now = Now::from_millis(at_ms);
         log.settle(now, &limit);
         log.lease(now, &limit, units, Millis(if units == 2 { 20 } else { 0 }));
@@ -45,11 +41,7 @@ fn image() -> impl Strategy<Value = Image> {
     let charge = (0u64..400_000, 1u32..50, 0u32..60, 0u64..30, 0u64..30);
     let row = (any::<u64>(), 0..=NUMBER_MAX, any::<u32>(), 0u32..1000);
     (
-        (
-            1u64..20_000,
-            1u64..100_000,
-            prop_oneof![Just(None), (1u64..100).prop_map(Some)],
-        ),
+        (1u64..20_000, 1u64..100_000, prop_oneof![Just(None), (1u64..100).prop_map(Some)]),
         (any::<u32>(), any::<u32>(), 0..=NUMBER_MAX),
         prop_oneof![Just(0u64), Just(1_700_000_000_000_000), 0..Now::MAX.as_micros()],
         proptest::collection::vec(charge, 0..60),
@@ -72,20 +64,10 @@ fn image() -> impl Strategy<Value = Image> {
                 for (identity, seq, count, age) in rows {
                     if ledger.iter().all(|row| row.identity != identity) {
                         let tick = low_32(last.wrapping_sub(u64::from(age)));
-                        ledger.push(Row {
-                            identity,
-                            seq,
-                            count,
-                            tick,
-                        });
+                        ledger.push(Row { identity, seq, count, tick });
                     }
                 }
-                Image {
-                    log,
-                    reset_epoch,
-                    ledger,
-                    expires_at_ms,
-                }
+                Image { log, reset_epoch, ledger, expires_at_ms }
             },
         )
 }
@@ -207,10 +189,7 @@ fn a_newer_format_is_never_read_whatever_follows() {
     for bytes in [vec![2], vec![255; 200], [vec![2], encode(&example())].concat()] {
         assert_eq!(decode(&bytes), Err(DecodeError::NewerFormat { format: bytes[0] }));
     }
-    assert!(matches!(
-        decode(&[0]),
-        Err(DecodeError::Corrupt { at: FORMAT_AT, .. })
-    ));
+    assert!(matches!(decode(&[0]), Err(DecodeError::Corrupt { at: FORMAT_AT, .. })));
     assert!(matches!(decode(b""), Err(DecodeError::Length { found: 0, .. })));
 }
 
@@ -255,10 +234,7 @@ fn every_field_that_contradicts_another_is_named() {
         }
     }
     // No lease, but an end of one.
-    assert!(matches!(
-        changed(LEASE_LONGEST_AT, &[0]),
-        Err(DecodeError::Corrupt { at: LEASE_END_AT, .. })
-    ));
+    assert!(matches!(changed(LEASE_LONGEST_AT, &[0]), Err(DecodeError::Corrupt { at: LEASE_END_AT, .. })));
     // A second row of the same identity.
     let mut twice = bytes.clone();
     twice.copy_within(rows..rows + ROW_LEN, rows + ROW_LEN);
@@ -281,31 +257,17 @@ fn a_value_that_is_cut_or_too_long_says_how_long_it_should_be() {
             _ if len < HEADER_LEN + 4 * ROW_LEN => HEADER_LEN + 4 * ROW_LEN,
             _ => return assert!(matches!(decode(&bytes[..len]), Err(DecodeError::Length { .. }))),
         };
-        assert_eq!(
-            decode(&bytes[..len]),
-            Err(DecodeError::Length { expected, found: len })
-        );
+        assert_eq!(decode(&bytes[..len]), Err(DecodeError::Length { expected, found: len }));
     }
     let most = HEADER_LEN + 4 * ROW_LEN + 8 * ENTRY_LEN;
     let long = [bytes, vec![0; 100]].concat();
-    assert_eq!(
-        decode(&long),
-        Err(DecodeError::Length {
-            expected: most,
-            found: long.len()
-        })
-    );
+    assert_eq!(decode(&long), Err(DecodeError::Length { expected: most, found: long.len() }));
 }
 
 /// A reset is an empty log of a higher epoch.
 #[test]
 fn an_empty_log_is_a_header() {
-    let image = Image {
-        log: TickLog::new(8),
-        reset_epoch: 8,
-        ledger: vec![],
-        expires_at_ms: 0,
-    };
+    let image = Image { log: TickLog::new(8), reset_epoch: 8, ledger: vec![], expires_at_ms: 0 };
     let bytes = encode(&image);
     assert_eq!(bytes.len(), HEADER_LEN);
     assert_eq!(decode(&bytes), Ok(image));
@@ -315,12 +277,7 @@ fn an_empty_log_is_a_header() {
 /// there may be lose the oldest.
 #[test]
 fn a_caller_s_numbers_are_held_to_what_can_be_stored() {
-    let row = |identity| Row {
-        identity,
-        seq: u64::MAX,
-        count: 1,
-        tick: 0,
-    };
+    let row = |identity| Row { identity, seq: u64::MAX, count: 1, tick: 0 };
     let image = Image {
         log: TickLog::new(1),
         reset_epoch: 1,
@@ -336,20 +293,12 @@ fn a_caller_s_numbers_are_held_to_what_can_be_stored() {
 /// The last instant there is, with the longest ticks, windows and leases behind it: all below 2^53.
 #[test]
 fn the_end_of_time_can_be_stored() {
-    for limit in [
-        limit(5, 366 * 86_400_000, None),
-        limit(5, 366 * 86_400_000, Some(366 * 86_400_000)),
-    ] {
+    for limit in [limit(5, 366 * 86_400_000, None), limit(5, 366 * 86_400_000, Some(366 * 86_400_000))] {
         let mut log = TickLog::new(1);
         log.settle(Now::MAX, &limit);
         log.lease(Now::MAX, &limit, 5, Millis(u64::MAX));
         log.settle(Now::MAX, &limit);
-        let image = Image {
-            expires_at_ms: log.expires_at_ms(&limit),
-            log,
-            reset_epoch: 0,
-            ledger: vec![],
-        };
+        let image = Image { expires_at_ms: log.expires_at_ms(&limit), log, reset_epoch: 0, ledger: vec![] };
         assert!(image.expires_at_ms < NUMBER_MAX);
         assert_eq!(decode(&encode(&image)), Ok(image));
     }
