@@ -5,6 +5,25 @@
 //!
 //! A check may stand for `times` equal ones that wait together; it is then granted g of them, first come
 //! first served, as if they had been decided one after another at the same instant.
+//!
+//! ```
+//! use slidegate_core::algorithm::State;
+//! use slidegate_core::check::{Charge, Terms, decide};
+//! use slidegate_core::limit::parse_limit;
+//! use slidegate_core::time::Now;
+//!
+//! let (user, everybody) = (parse_limit("3/s")?, parse_limit("100/m")?);
+//! let (mut of_user, mut of_all) = (State::new(&user, 0), State::new(&everybody, 0));
+//! let mut charges = [
+//!     Charge::new(&mut of_user, &user, 1, 0, Terms::default()),
+//!     Charge::new(&mut of_all, &everybody, 1, 1, Terms::default()),
+//! ];
+//! // Five requests of one user at once: three pass, and only those count for everybody.
+//! assert_eq!(decide(Now::from_millis(1_000), 5, &mut charges), 3);
+//! assert!(charges[0].outcome.violated && !charges[1].outcome.violated);
+//! assert_eq!(charges[1].outcome.remaining, 97);
+//! # Ok::<(), slidegate_core::limit::ParseLimitError>(())
+//! ```
 
 use crate::algorithm::{Receipt, State};
 use crate::decision::{Cost, Outcome};

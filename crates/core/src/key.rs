@@ -129,9 +129,10 @@ impl KeyBuilder {
     /// Most texts are plain and fit: one copy.
     fn push_all(&mut self, text: &[u8]) {
         let len = usize::from(self.key.len);
-        if let Some(space) = self.key.bytes.get_mut(len..len + text.len()) {
+        let space = self.key.bytes.get_mut(len..len + text.len());
+        if let (Some(space), Ok(more)) = (space, u8::try_from(text.len())) {
             space.copy_from_slice(text);
-            self.key.len += text.len() as u8;
+            self.key.len += more;
         } else {
             text.iter().for_each(|byte| self.push(*byte));
         }
@@ -149,11 +150,11 @@ impl KeyBuilder {
 /// Bytes that stand for themselves, as a table: keys are built on the hot path.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let it = byte as u8;
-        plain[byte] = it.is_ascii_alphanumeric()
-            || matches!(it, b'-' | b'.' | b'_' | b'~' | b':' | b'/' | b'@' | b'+' | b',');
+    // Everything plain is ASCII.
+    let mut byte = 0u8;
+    while byte < 128 {
+        plain[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'/' | b'@' | b'+' | b',');
         byte += 1;
     }
     plain

@@ -163,7 +163,7 @@ impl fmt::Display for LimitError {
 impl core::error::Error for LimitError {}
 
 impl Limit {
-    /// `permits` per `window_ms` milliseconds as a `sliding_window` with automatic resolution.
+    /// `permits` per `window` as a `sliding_window` with automatic resolution.
     ///
     /// # Errors
     /// [`LimitError`] for more than [`PERMITS_MAX`] permits and for windows outside 1 ms to [`WINDOW_MAX`].

@@ -70,6 +70,11 @@ impl Bucket {
             #[expect(clippy::cast_possible_truncation, reason = "below the window, which is a u64")]
             Some(backlog) => (backlog, (drained % window) as u64),
         };
+        if self.backlog == 0 && self.drained_ms > now.floor_ms() {
+            // An empty bucket has no past to stand still for; only its receipts must not match later ones.
+            self.epoch = self.epoch.wrapping_add(1);
+            self.drained_ms = 0;
+        }
         self.drained_ms = self.drained_ms.max(now.floor_ms());
     }
 

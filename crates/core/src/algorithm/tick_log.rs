@@ -59,7 +59,7 @@ const SPARE_ENTRIES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickLog {
     older: Ring,
-    /// Boxed, since few keys are ever leased: without it a [`State`](super::State) is one cache line.
+    /// Boxed, since few keys are ever leased: the bytes serve the ring.
     lease: Option<Box<LeaseSpan>>,
     /// The newest tick: its end on the store's clock is this many times r.
     last_tick: u64,
@@ -171,7 +171,6 @@ impl TickLog {
     }
 
     /// Re-dates every entry at the end of the longer tick that it lies in: later, so never over-admitting.
-    /// Receipts of before are void: a permit that slid out and one that is still here may now share a tick.
     fn raise_r(&mut self, at_least_ms: u32) {
         let r_ms = at_least_ms.next_multiple_of(self.r_ms);
         let factor = u64::from(r_ms / self.r_ms);
@@ -190,7 +189,6 @@ impl TickLog {
         self.older = merged;
         self.last_tick = last_tick;
         self.r_ms = r_ms;
-        self.epoch = self.epoch.wrapping_add(1);
     }
 
     // --- charge and refund ---------------------------------------------------------------------------
@@ -230,7 +228,8 @@ impl TickLog {
         }
     }
 
-    /// A full ring first loses the entries that refunds have emptied, then its resolution.
+    /// A full ring first loses the entries that refunds have emptied, then its resolution; unless an eighth
+    /// is free then, because squeezing a few out for each new tick would cost a walk each time.
     fn make_space(&mut self, limit: &Limit) {
         let entries_max = match limit.algorithm() {
             Algorithm::SlidingWindow { resolution: Some(_) } => RESOLUTION_ENTRIES_MAX,
@@ -240,7 +239,7 @@ impl TickLog {
             return;
         }
         self.older.retain(|entry| entry.count > 0);
-        while self.older.len() >= entries_max {
+        while self.older.len() > entries_max - entries_max / 8 {
             self.raise_r(self.r_ms.saturating_mul(2));
         }
     }
@@ -256,6 +255,9 @@ impl TickLog {
         Receipt { epoch: self.epoch, at_ms, units }
     }
 
+    /// Gives back to the tick that ends at `at_ms`, if there is one. The tick of a receipt is not looked for
+    /// in a longer one that it may have become part of: the permit may have slid out before, and its
+    /// neighbours not.
     pub(super) fn refund(&mut self, at_ms: u64, units: u32) -> u32 {
         let r_ms = u64::from(self.r_ms);
         if !at_ms.is_multiple_of(r_ms) {

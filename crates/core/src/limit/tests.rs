@@ -24,6 +24,7 @@ fn a_rate_is_a_rate() {
     assert_eq!(limit.to_string(), "4000/1s");
 }
 
+// R108, R109: negative numbers, fractions and other notations were accepted, and raised a quota.
 #[test]
 fn faults_say_where() {
     let fault = |text: &str| {
@@ -74,6 +75,14 @@ fn extremes_are_typed_errors() {
     assert_eq!(slow.with_algorithm(Algorithm::TokenBucket { burst: 0 }), Err(LimitError::Burst { burst: 0 }));
     let endless = Algorithm::LeakyBucket { max_delay: Millis(u64::MAX) };
     assert!(matches!(slow.with_algorithm(endless), Err(LimitError::MaxDelay { .. })));
+}
+
+#[test]
+fn a_burst_and_a_window_whose_product_takes_more_than_64_bits_are_compared_all_the_same() {
+    let bucket = Algorithm::TokenBucket { burst: u32::MAX };
+    let year = |permits| sliding(permits, 366 * 86_400_000).with_algorithm(bucket);
+    assert_eq!(year(1), Err(LimitError::BurstRefill { burst: u32::MAX }));
+    assert!(year(u64::from(PERMITS_MAX)).is_ok());
 }
 
 #[test]

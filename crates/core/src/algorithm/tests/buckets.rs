@@ -38,7 +38,7 @@ fn every_span_within(limit: &Limit, burst: u64, slack_us: u64, moments: &[(u64, 
 }
 
 proptest! {
-    #![proptest_config(cases(8))]
+    #![proptest_config(cases(16))]
 
     /// A token bucket admits at most burst + rate x T in any T of continuous time, both ends included, and
     /// this holds for what was not given back, whatever was.

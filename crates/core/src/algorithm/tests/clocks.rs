@@ -26,7 +26,7 @@ fn resolutions() -> impl Strategy<Value = Vec<Limit>> {
 }
 
 proptest! {
-    #![proptest_config(cases(8))]
+    #![proptest_config(cases(16))]
 
     /// A store's clock that stands behind real time ever more, by steps small (clamped) and large (shifted):
     /// no window of real time ever holds more than N.

@@ -28,7 +28,7 @@ fn millisecond_limits() -> impl Strategy<Value = Vec<Limit>> {
 }
 
 proptest! {
-    #![proptest_config(cases(8))]
+    #![proptest_config(cases(16))]
 
     /// At ticks of 1 ms the tick log decides what the sorted log decides, and says the same: granted, used,
     /// remaining, reset_after, retry_after, receipts and what a refund gives back, whatever the clock does

@@ -68,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(cases(32))]
 
     /// Any sequence of checks, refunds, leases and peeks under any limits, at any times: every call comes
     /// back, and what it says is within the limit.

@@ -9,7 +9,7 @@ use crate::limit::Algorithm;
 use crate::time::Millis;
 
 proptest! {
-    #![proptest_config(cases(8))]
+    #![proptest_config(cases(16))]
 
     /// No aligned window [kW, (k + 1)W) of the store's clock is ever charged more than N; and no window of
     /// real time holds more than 2N, which is what this algorithm is known for.

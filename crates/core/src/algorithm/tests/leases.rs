@@ -141,7 +141,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(cases(32))]
 
     /// Plain checks and leases of any length share a key; every leased permit is spent at some microsecond
     /// of [s, s + l], or given back unspent; the store's clock steps back now and then. No window of W holds

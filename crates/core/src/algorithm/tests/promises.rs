@@ -13,7 +13,7 @@ const ANY_CLOCK: Mix = Mix { refunds: true, batches: true, back: true, forward: 
 
 /// A limit under any algorithm. Rates reach from one permit in 60 ms to thousands in one, since a
 /// millisecond that holds many permits is where rounding shows.
-pub(super) fn any_limit() -> impl Strategy<Value = Limit> {
+pub(crate) fn any_limit() -> impl Strategy<Value = Limit> {
     let numbers = prop_oneof![
         3 => small(),
         1 => (1u64..5000, 1u64..60),
@@ -39,7 +39,7 @@ fn tried(state: &State, now: Now, limit: &Limit, cost: u32) -> (u32, Outcome, St
 }
 
 proptest! {
-    #![proptest_config(cases(10))]
+    #![proptest_config(cases(16))]
 
     /// A denied check is told the exact time until this cost fits, at least 1 ms: one microsecond before it,
     /// it is denied, at it, it is allowed. It is told no time if and only if it never fits.

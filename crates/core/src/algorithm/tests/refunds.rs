@@ -12,7 +12,7 @@ use crate::time::{Millis, Now};
 const EVERYTHING: Mix = Mix { refunds: true, batches: true, back: true, forward: true };
 
 proptest! {
-    #![proptest_config(cases(8))]
+    #![proptest_config(cases(16))]
 
     /// A refund gives back at most what was asked for, which is at most what its admission still holds; the
     /// count falls by exactly that (a bucket's by that, or one less for a part of a permit), so that

@@ -10,7 +10,7 @@ use super::world::{Event, Mix, World, any_sliding, cases, trace, worst_window};
 const EVERYTHING_BUT_CLOCKS: Mix = Mix { refunds: true, batches: true, back: false, forward: false };
 
 proptest! {
-    #![proptest_config(cases(8))]
+    #![proptest_config(cases(16))]
 
     /// For random arrivals in microseconds, costs, batches and refunds: whenever something is admitted, what
     /// was admitted in the last (t - W, t] of continuous time, and not given back since, is at most N.

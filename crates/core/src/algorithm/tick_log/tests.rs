@@ -117,9 +117,9 @@ fn a_coarser_resolution_raises_r_to_a_multiple_and_keeps_every_permit() {
 #[test]
 fn a_charge_that_raises_r_joins_its_own_tick() {
     let limit = sliding(5, 86_400_000);
-    let mut log = charged(&limit, 1_000_000..1_000_000 + u64::from(ENTRIES_MAX) + 1);
+    let mut log = charged(&limit, 1_000_001..=1_000_001 + u64::from(ENTRIES_MAX));
     assert_eq!((log.r_ms, log.older.len()), (1, 8192));
-    let now = Now::from_millis(1_008_193);
+    let now = Now::from_millis(1_008_194);
     let at_ms = log.charge(now, &limit, 3);
     assert_eq!((log.r_ms, at_ms), (2, 1_008_194));
     let mut ticks: std::vec::Vec<u64> = log.older.iter().map(|entry| log.age(*entry)).collect();
@@ -127,6 +127,44 @@ fn a_charge_that_raises_r_joins_its_own_tick() {
     ticks.dedup();
     assert_eq!(ticks.len(), log.older.len());
     assert_eq!(log.used, 8196);
+}
+
+/// Everything was given back, the clock went back a little, and the next charge comes without another look.
+#[test]
+fn a_log_that_refunds_have_emptied_begins_anew() {
+    let limit = sliding(10, 60_000);
+    let mut log = charged(&limit, [1_000_000, 1_000_005, 1_000_009]);
+    for at_ms in [1_000_000, 1_000_005, 1_000_009] {
+        assert_eq!(log.refund(at_ms, 1), 1);
+    }
+    log.charge(Now::from_millis(1_000_002), &limit, 1);
+    assert_eq!((log.entries(), log.last_tick), (1, 1_000_002));
+}
+
+/// The clock went back to the very millisecond of an old receipt, and the ticks had become shorter on the
+/// way: it is still an old receipt.
+#[test]
+fn an_old_receipt_is_old_whatever_the_ticks_were() {
+    let coarse = sliding(5_000, 409_600);
+    let fine = sliding(10, 1_000);
+    let mut log = charged(&coarse, [1_000_000]);
+    let (old_epoch, at_ms) = (log.epoch(), log.end_ms(log.last_tick));
+    assert!(log.r_ms > 1);
+    log.settle(Now::from_millis(2_000_000), &fine);
+    log.settle(Now::from_millis(at_ms), &fine);
+    assert_eq!(log.charge(Now::from_millis(at_ms), &fine, 3), at_ms);
+    assert_ne!(log.epoch(), old_epoch);
+}
+
+/// Set back by an hour with a lease in the window, it must not stay open for that hour.
+#[test]
+fn a_lease_goes_back_with_the_clock() {
+    let limit = sliding(10, 1_000);
+    let mut log = TickLog::new(1);
+    log.settle(Now::from_millis(10_000_000), &limit);
+    log.lease(Now::from_millis(10_000_000), &limit, 1, Millis(20));
+    log.settle(Now::from_millis(6_400_000), &limit);
+    assert_eq!(log.lease_span(), LeaseSpan { longest: Millis(20), end_ms: 6_400_020 });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The slab is dense, so a random slot is a random counter: that is what eviction samples. A check *draws*
 //! the states that it needs, decides on them, and *puts them back*; in between no slot moves.
 
-use slidegate_core::algorithm::State;
+use slidegate_core::algorithm::{EPOCH_STRIDE, State};
 use slidegate_core::check;
 use slidegate_core::decision::Outcome;
 use slidegate_core::limit::Limit;
@@ -121,7 +121,7 @@ impl Shard {
             let fresh = State::new(limit, 0);
             return (Place::Slot(slot), std::mem::replace(&mut self.slots[slot].state, fresh));
         }
-        self.next_epoch = self.next_epoch.wrapping_add(1);
+        self.next_epoch = self.next_epoch.wrapping_add(EPOCH_STRIDE);
         (self.new_place(now_ms), State::new(limit, self.next_epoch))
     }
 

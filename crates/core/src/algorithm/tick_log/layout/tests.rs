@@ -1,1 +1,305 @@
+use std::vec;
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::algorithm::tests::world::cases;
+use crate::limit::{Algorithm, Limit};
+use crate::time::Now;
+
+fn limit(permits: u64, window: u64, resolution: Option<u64>) -> Limit {
+    let resolution = resolution.map(Millis);
+    Limit::new(permits, Millis(window))
+        .and_then(|limit| limit.with_algorithm(Algorithm::SlidingWindow { resolution }))
+        .unwrap()
+}
+
+/// Two older ticks and the newest, one row, one lease, ticks of 2 ms.
+fn example() -> Image {
+    let limit = limit(100, 1_000, Some(2));
+    let mut log = TickLog::new(7);
+    for (at_ms, units) in [(1_700_000_000_001, 3), (1_700_000_000_009, 1), (1_700_000_000_500, 2)] {
+        let now = Now::from_millis(at_ms);
+        log.settle(now, &limit);
+        log.lease(now, &limit, units, Millis(if units == 2 { 20 } else { 0 }));
+    }
+    Image {
+        log,
+        reset_epoch: 6,
+        ledger: vec![Row {
+            identity: 0xfedc_ba98_7654_3210,
+            seq: 1_000,
+            count: 2,
+            tick: low_32(1_700_000_000_500 / 2),
+        }],
+        expires_at_ms: 1_700_000_001_620,
+    }
+}
+
+/// What some traffic leaves behind: settled or not, with emptied entries, leases, after steps of the clock.
+fn image() -> impl Strategy<Value = Image> {
+    let charge = (0u64..400_000, 1u32..50, 0u32..60, 0u64..30, 0u64..30);
+    let row = (any::<u64>(), 0..=NUMBER_MAX, any::<u32>(), 0u32..1000);
+    (
+        (1u64..20_000, 1u64..100_000, prop_oneof![Just(None), (1u64..100).prop_map(Some)]),
+        (any::<u32>(), any::<u32>(), 0..=NUMBER_MAX),
+        prop_oneof![Just(0u64), Just(1_700_000_000_000_000), 0..Now::MAX.as_micros()],
+        proptest::collection::vec(charge, 0..60),
+        proptest::collection::vec(row, 0..ROWS_MAX),
+    )
+        .prop_map(
+            |((permits, window, r_ms), (epoch, reset_epoch, expires_at_ms), begin, charges, rows)| {
+                let limit = limit(permits, window, r_ms.map(|r_ms| r_ms.min(window)));
+                let mut log = TickLog::new(epoch);
+                let mut at_us = begin;
+                for (gap, units, back, lease, step) in charges {
+                    at_us = (at_us + gap).saturating_sub(if step == 0 { 50_000_000 } else { 0 });
+                    let now = Now::from_micros(at_us);
+                    log.settle(now, &limit);
+                    let receipt = log.lease(now, &limit, units, Millis(lease.saturating_sub(20)));
+                    log.refund(receipt.at_ms, back);
+                }
+                let last = log.last_tick;
+                let mut ledger: Vec<Row> = Vec::new();
+                for (identity, seq, count, age) in rows {
+                    if ledger.iter().all(|row| row.identity != identity) {
+                        let tick = low_32(last.wrapping_sub(u64::from(age)));
+                        ledger.push(Row { identity, seq, count, tick });
+                    }
+                }
+                Image { log, reset_epoch, ledger, expires_at_ms }
+            },
+        )
+}
+
+/// Uses a log in every way there is, at any times.
+fn exercise(image: Image, times: &[u64]) {
+    let mut log = image.log;
+    let limits = [
+        limit(10, 1_000, None),
+        limit(u64::from(u32::MAX), 366 * 86_400_000, None),
+        limit(5_000, 60_000, Some(7)),
+    ];
+    for (turn, at_us) in times.iter().enumerate() {
+        let (now, limit) = (Now::from_micros(*at_us), limits[turn % 3]);
+        log.settle(now, &limit);
+        log.retry_after(now, &limit, 5);
+        log.freed_after(now, &limit, u64::from(log.used()));
+        let receipt = log.lease(now, &limit, u32::MAX / 3, Millis(*at_us));
+        log.expires_at_ms(&limit);
+        log.refund(receipt.at_ms, 3);
+        log.refund(*at_us, u32::MAX);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(20))]
+
+    /// What is written is read again, to the last field.
+    #[test]
+    fn images_round_trip(image in image()) {
+        let bytes = encode(&image);
+        prop_assert_eq!(decode(&bytes), Ok(image));
+    }
+
+    /// A value may end right after the last entry written, or have room behind it, or lie across the end of
+    /// its ring: the same image.
+    #[test]
+    fn where_the_ring_begins_makes_no_difference(image in image(), turn in any::<u32>()) {
+        let bytes = encode(&image);
+        let capacity = u32::from_le_bytes(bytes[CAPACITY_AT..][..4].try_into().unwrap());
+        prop_assume!(capacity > 0);
+        let len = u32::from_le_bytes(bytes[HEAD_AT..][..4].try_into().unwrap());
+        let tail = turn % capacity;
+        let ring = bytes.len() - len as usize * ENTRY_LEN;
+        let mut turned = bytes[..ring].to_vec();
+        turned.resize(ring + capacity as usize * ENTRY_LEN, 0xaa);
+        for (place, entry) in (tail..).zip(bytes[ring..].chunks_exact(ENTRY_LEN)) {
+            let at = ring + (place % capacity) as usize * ENTRY_LEN;
+            turned[at..at + ENTRY_LEN].copy_from_slice(entry);
+        }
+        turned[TAIL_AT..][..4].copy_from_slice(&tail.to_le_bytes());
+        turned[HEAD_AT..][..4].copy_from_slice(&(tail + len).to_le_bytes());
+        prop_assert_eq!(decode(&turned), Ok(image));
+    }
+
+    /// No bytes make `decode` panic, and bytes that are not a log are not taken for one.
+    #[test]
+    fn any_bytes_are_refused_without_a_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), honest in any::<bool>()) {
+        if honest && !bytes.is_empty() {
+            bytes[FORMAT_AT] = FORMAT;
+        }
+        if let Ok(image) = decode(&bytes) {
+            prop_assert_eq!(decode(&encode(&image)), Ok(image));
+        }
+    }
+
+    /// A value that was damaged a little is refused, or is a log that works: nothing that `decode` lets pass
+    /// makes an algorithm panic, at any time, under any limit. (Overflow checks are on in tests.)
+    #[test]
+    fn what_passes_decode_works(
+        image in image(),
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+        in_header in any::<bool>(),
+        cut in prop_oneof![3 => Just(0usize), 1 => 1usize..40],
+        times in proptest::collection::vec(prop_oneof![any::<u64>(), 1_700_000_000_000_000u64..1_700_000_000_900_000], 1..12),
+    ) {
+        let mut bytes = encode(&image);
+        bytes.truncate(bytes.len() - cut.min(bytes.len()));
+        for (index, byte) in damage {
+            let reach = if in_header { HEADER_LEN.min(bytes.len()) } else { bytes.len() };
+            if reach > 0 {
+                bytes[index.index(reach)] = byte;
+            }
+        }
+        if let Ok(image) = decode(&bytes) {
+            prop_assert_eq!(decode(&encode(&image)), Ok(image.clone()));
+            exercise(image, &times);
+        }
+    }
+}
+
+/// The bytes are a promise to every other instance, and to the next release.
+#[test]
+fn the_encoding_is_pinned() {
+    let mut expected: Vec<u8> = vec![];
+    expected.extend([1, 1, 4, 0]); // format, rows, room for rows
+    expected.extend([7, 0, 0, 0, 6, 0, 0, 0]); // epochs
+    expected.extend([2, 0, 0, 0]); // r
+    expected.extend([0xfa, 0xb4, 0xf2, 0xe7, 0xc5, 0x00, 0x00, 0x00]); // 1,700,000,000,500 / 2
+    expected.extend([6, 0, 0, 0, 2, 0, 0, 0]); // in use, of the last tick
+    expected.extend([0x01, 0xb4, 0xf2, 0xe7]); // the oldest tick
+    expected.extend([8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]); // capacity, tail, head
+    expected.extend([0x54, 0x6e, 0xe5, 0xcf, 0x8b, 0x01, 0x00, 0x00]); // expiry
+    expected.extend([20, 0, 0, 0, 0, 0, 0, 0]); // longest lease
+    expected.extend([0x08, 0x6a, 0xe5, 0xcf, 0x8b, 0x01, 0x00, 0x00]); // its end
+    assert_eq!(expected.len(), HEADER_LEN);
+    expected.extend([0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe]); // identity
+    expected.extend([0xe8, 3, 0, 0, 0, 0, 0, 0]); // seq
+    expected.extend([2, 0, 0, 0, 0xfa, 0xb4, 0xf2, 0xe7]); // count, tick
+    expected.resize(HEADER_LEN + 4 * ROW_LEN, 0);
+    expected.extend([0x01, 0xb4, 0xf2, 0xe7, 3, 0, 0, 0]);
+    expected.extend([0x05, 0xb4, 0xf2, 0xe7, 1, 0, 0, 0]);
+    assert_eq!(encode(&example()), expected);
+    assert_eq!(decode(&expected), Ok(example()));
+}
+
+#[test]
+fn a_newer_format_is_never_read_whatever_follows() {
+    for bytes in [vec![2], vec![255; 200], [vec![2], encode(&example())].concat()] {
+        assert_eq!(decode(&bytes), Err(DecodeError::NewerFormat { format: bytes[0] }));
+    }
+    assert!(matches!(decode(&[0]), Err(DecodeError::Corrupt { at: FORMAT_AT, .. })));
+    assert!(matches!(decode(b""), Err(DecodeError::Length { found: 0, .. })));
+}
+
+#[test]
+fn every_field_that_contradicts_another_is_named() {
+    let bytes = encode(&example());
+    let rows = HEADER_LEN;
+    let ring = HEADER_LEN + 4 * ROW_LEN;
+    let changed = |at: usize, to: &[u8]| {
+        let mut bytes = bytes.clone();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        decode(&bytes)
+    };
+    for (at, to) in [
+        (ZERO_AT, &[1][..]),
+        (ROWS_AT, &[5]),
+        (ROWS_CAPACITY_AT, &[3]),
+        (ROWS_CAPACITY_AT, &[128]),
+        (RESOLUTION_AT, &[0, 0, 0, 0]),
+        (LAST_TICK_AT, &[255; 8]),
+        (LAST_TICK_AT, &[0, 0, 0, 0, 0, 0, 0x10, 0]), // 2^52 ticks of 2 ms
+        (TOTAL_AT, &[7]),
+        (TAIL_TICK_AT, &[2]),
+        (CAPACITY_AT, &[9]),
+        (CAPACITY_AT, &[4]),
+        (CAPACITY_AT, &[0, 0, 2, 0]),
+        (TAIL_AT, &[8]),
+        (HEAD_AT, &[9]),
+        (EXPIRY_AT, &[255; 8]),
+        (LEASE_LONGEST_AT, &[255, 255, 255, 255, 255, 0]),
+        (LEASE_END_AT, &[255; 8]),
+        (rows + 8, &[255; 8]),
+        (rows + 20, &[0xfb]), // a tick later than the last
+        (ring, &[6]),         // later than the one behind it
+        (ring + 8, &[0xfa]),  // the last tick itself
+    ] {
+        match decode(&changed_bytes(&bytes, at, to)) {
+            Err(DecodeError::Corrupt { at: found, fault }) => {
+                assert_eq!(found, at.max(if at == ring { ring + 8 } else { 0 }), "{fault}")
+            }
+            other => panic!("byte {at}: {other:?}"),
+        }
+    }
+    // No lease, but an end of one.
+    assert!(matches!(changed(LEASE_LONGEST_AT, &[0]), Err(DecodeError::Corrupt { at: LEASE_END_AT, .. })));
+    // A second row of the same identity.
+    let mut twice = bytes.clone();
+    twice.copy_within(rows..rows + ROW_LEN, rows + ROW_LEN);
+    twice[ROWS_AT] = 2;
+    assert!(matches!(decode(&twice), Err(DecodeError::Corrupt { fault, .. }) if fault.contains("identity")));
+}
+
+fn changed_bytes(bytes: &[u8], at: usize, to: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + to.len()].copy_from_slice(to);
+    bytes
+}
+
+#[test]
+fn a_value_that_is_cut_or_too_long_says_how_long_it_should_be() {
+    let bytes = encode(&example());
+    for len in 1..bytes.len() {
+        let expected = match len {
+            ..HEADER_LEN => HEADER_LEN,
+            _ if len < HEADER_LEN + 4 * ROW_LEN => HEADER_LEN + 4 * ROW_LEN,
+            _ => return assert!(matches!(decode(&bytes[..len]), Err(DecodeError::Length { .. }))),
+        };
+        assert_eq!(decode(&bytes[..len]), Err(DecodeError::Length { expected, found: len }));
+    }
+    let most = HEADER_LEN + 4 * ROW_LEN + 8 * ENTRY_LEN;
+    let long = [bytes, vec![0; 100]].concat();
+    assert_eq!(decode(&long), Err(DecodeError::Length { expected: most, found: long.len() }));
+}
+
+/// A reset is an empty log of a higher epoch.
+#[test]
+fn an_empty_log_is_a_header() {
+    let image = Image { log: TickLog::new(8), reset_epoch: 8, ledger: vec![], expires_at_ms: 0 };
+    let bytes = encode(&image);
+    assert_eq!(bytes.len(), HEADER_LEN);
+    assert_eq!(decode(&bytes), Ok(image));
+}
+
+/// Numbers that a caller makes up, beyond what a double holds, are held at its last integer; more rows than
+/// there may be lose the oldest.
+#[test]
+fn a_caller_s_numbers_are_held_to_what_can_be_stored() {
+    let row = |identity| Row { identity, seq: u64::MAX, count: 1, tick: 0 };
+    let image = Image {
+        log: TickLog::new(1),
+        reset_epoch: 1,
+        ledger: (0..70).map(row).collect(),
+        expires_at_ms: u64::MAX,
+    };
+    let read = decode(&encode(&image)).unwrap();
+    assert_eq!(read.expires_at_ms, NUMBER_MAX);
+    assert_eq!(read.ledger.len(), ROWS_MAX);
+    assert_eq!((read.ledger[0].identity, read.ledger[0].seq), (6, NUMBER_MAX));
+}
+
+/// The last instant there is, with the longest ticks, windows and leases behind it: all below 2^53.
+#[test]
+fn the_end_of_time_can_be_stored() {
+    for limit in [limit(5, 366 * 86_400_000, None), limit(5, 366 * 86_400_000, Some(366 * 86_400_000))] {
+        let mut log = TickLog::new(1);
+        log.settle(Now::MAX, &limit);
+        log.lease(Now::MAX, &limit, 5, Millis(u64::MAX));
+        log.settle(Now::MAX, &limit);
+        let image = Image { expires_at_ms: log.expires_at_ms(&limit), log, reset_epoch: 0, ledger: vec![] };
+        assert!(image.expires_at_ms < NUMBER_MAX);
+        assert_eq!(decode(&encode(&image)), Ok(image));
+    }
+}
