@@ -13,6 +13,9 @@
 //! | HTTP/2 streams of a connection | [`STREAMS_MAX`] | refused, the client retries |
 //! | HTTP/2 peers that vanished | [`PING_INTERVAL`], [`PING_TIMEOUT`] | closed |
 //!
+//! How long a client takes to *read* an answer is not bounded: the answer waits in the kernel's buffers and in
+//! the upstream, and takes no memory here but one buffer.
+//!
 //! # Ending
 //! When told to stop, the port is closed first, so that a balancer goes elsewhere. Connections without a
 //! request are closed at once, HTTP/2 clients get GOAWAY, and what is being answered is answered in full;
@@ -49,8 +52,8 @@ pub(crate) use activity::Activity;
 use activity::{Busy, Due};
 use lent::Lent;
 
-/// Connections that one port serves at a time: an idle one costs about 10 kB, a busy one its buffers (about
-/// as much as [`Bounds::head_bytes`]) as well, so that this many stay below a gigabyte. More wait.
+/// Connections that one port serves at a time; more wait. Each takes a descriptor, and one more while its
+/// request is with an upstream: usually the limit on open files comes first, and this is for where it is high.
 const CONNECTIONS_MAX: usize = 10_000;
 
 /// Requests of one HTTP/2 connection that are worked on at a time: what browsers and gRPC clients reckon

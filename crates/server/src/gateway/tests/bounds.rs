@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::support::{
-    Behind, MAX_BODY_BYTES, MAX_HEADER_BYTES, Setup, empty, full, got, read_to_end, read_until, route,
+    Behind, MAX_BODY_BYTES, MAX_HEADER_BYTES, Setup, empty, full, got, pass, read_to_end, read_until, route,
 };
 use crate::config::{Route, Upstream};
 use crate::serving::Bounds;
@@ -164,7 +164,7 @@ async fn a_client_that_drips_its_head_is_closed_all_the_same() {
     stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     let mut drops = 0;
     while stream.write_all(b"x: 1\r\n").await.is_ok() {
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        pass(5).await;
         drops += 1;
         assert!(drops < 20, "it is still listened to after {drops} lines");
     }
@@ -177,7 +177,7 @@ async fn a_connection_is_kept_for_a_while_after_its_request() {
     for _ in 0..3 {
         stream.write_all(b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         read_until(&mut stream, "\r\n\r\n").await;
-        tokio::time::sleep(Duration::from_secs(70)).await;
+        pass(70).await;
     }
     let start = tokio::time::Instant::now();
     assert_eq!(read_to_end(&mut stream).await, "");
@@ -187,7 +187,7 @@ async fn a_connection_is_kept_for_a_while_after_its_request() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_its_time_is_not_idle() {
     let behind = Behind::answering(|_| async {
-        tokio::time::sleep(Duration::from_secs(500)).await;
+        pass(500).await;
         http::Response::new(full("done"))
     })
     .await;

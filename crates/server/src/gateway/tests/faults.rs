@@ -9,7 +9,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 
-use super::support::{Behind, Setup, behind_raw, empty, full, got, read_to_end, read_until, route, upstream};
+use super::support::{
+    Behind, Setup, behind_raw, empty, full, got, pass, read_to_end, read_until, route, upstream,
+};
 use crate::config::{Route, Upstream};
 
 const HEAD_ENDS: &str = "\r\n\r\n";
@@ -113,7 +115,7 @@ async fn the_time_of_a_route_is_for_the_head_of_the_answer_not_its_body() {
     let behind = Behind::answering(|_| async {
         let (mut sender, body) = Channel::<bytes::Bytes, crate::serving::BoxError>::new(1);
         tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(100)).await;
+            pass(100).await;
             sender.send_data("late".into()).await.unwrap();
         });
         Response::new(body.boxed())

@@ -131,3 +131,10 @@ async fn hosts_have_routes_of_their_own() {
     assert!(ask("notshop.example").await.starts_with("HTTP/1.1 404"));
     assert!(ask("").await.starts_with("HTTP/1.1 404"));
 }
+
+#[tokio::test]
+async fn a_request_for_the_server_as_a_whole_has_no_route() {
+    let gateway = Setup::new(vec![route(Upstream::Echo)]).start().await;
+    let answer = gateway.raw("OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}

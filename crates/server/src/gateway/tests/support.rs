@@ -25,6 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::config::{GatewayConfig, PathMatch, Route, Upstream};
 use crate::context::Context;
@@ -46,6 +47,11 @@ pub(super) fn full(text: impl Into<Bytes>) -> TestBody {
 
 pub(super) fn empty() -> TestBody {
     full("")
+}
+
+/// Lets virtual time pass, and all that is due happen; for tests that start with time paused.
+pub(super) async fn pass(secs: u64) {
+    let _ = timeout(Duration::from_secs(secs), std::future::pending::<()>()).await;
 }
 
 /// A route that takes everything.
