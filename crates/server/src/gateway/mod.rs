@@ -92,7 +92,33 @@ impl Gateway {
     pub(crate) const fn bounds(&self) -> Bounds {
         Bounds::new(self.max_header_bytes)
     }
+}
 
+impl Handle for Gateway {
+    type Body = AnswerBody;
+
+    async fn handle(&self, request: Request<Incoming>, connection: &Connection) -> Answer {
+        let (mut parts, incoming) = request.into_parts();
+        let body = RequestBody::new(incoming, self.max_body_bytes, connection.activity.clone());
+        let (version, is_head) = (parts.version, parts.method == Method::HEAD);
+        let admitted = match self.admit(&parts, &body, connection).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => return refusal.into_answer(version, is_head),
+        };
+        hop_by_hop::strip_request(&mut parts.headers, version);
+        forwarded::announce(&mut parts, &admitted.intake, connection.peer, &self.context.client_ip);
+        let mut answer = self
+            .forward(admitted.route, parts, body)
+            .await
+            .unwrap_or_else(|refusal| refusal.into_answer(version, is_head));
+        if let Some(decision) = admitted.decision {
+            fields::add(&decision, self.context.answers, epoch_secs(), answer.headers_mut());
+        }
+        answer
+    }
+}
+
+impl Gateway {
     /// Stops 1 to 4: whether the request may go on, and where.
     async fn admit(
         &self,
@@ -113,8 +139,7 @@ impl Gateway {
             client: self.client(connection, &parts.headers),
         };
         let announced = announced_method(&facts);
-        let method = announced.as_ref().unwrap_or(facts.method);
-        let matched = self.router.find(method, facts.host, &path)?;
+        let matched = self.router.find(facts.method, announced.as_ref(), facts.host, &path)?;
         if body.size_hint().lower() > self.max_body_bytes {
             return Err(Refusal::BodyTooLarge { most: self.max_body_bytes });
         }
@@ -176,30 +201,6 @@ impl Gateway {
     }
 }
 
-impl Handle for Gateway {
-    type Body = AnswerBody;
-
-    async fn handle(&self, request: Request<Incoming>, connection: &Connection) -> Answer {
-        let (mut parts, incoming) = request.into_parts();
-        let body = RequestBody::new(incoming, self.max_body_bytes, connection.activity.clone());
-        let (version, is_head) = (parts.version, parts.method == Method::HEAD);
-        let admitted = match self.admit(&parts, &body, connection).await {
-            Ok(admitted) => admitted,
-            Err(refusal) => return refusal.into_answer(version, is_head),
-        };
-        hop_by_hop::strip_request(&mut parts.headers, version);
-        forwarded::announce(&mut parts, &admitted.intake, connection.peer, &self.context.client_ip);
-        let mut answer = self
-            .forward(admitted.route, parts, body)
-            .await
-            .unwrap_or_else(|refusal| refusal.into_answer(version, is_head));
-        if let Some(decision) = admitted.decision {
-            fields::add(&decision, self.context.answers, epoch_secs(), answer.headers_mut());
-        }
-        answer
-    }
-}
-
 /// A request that may go on.
 struct Admitted<'a> {
     route: &'a Route,
@@ -208,7 +209,7 @@ struct Admitted<'a> {
     intake: Intake,
 }
 
-/// A CORS preflight asks on behalf of another request, and goes where that one would.
+/// The method that a CORS preflight asks about.
 fn announced_method(facts: &RequestFacts<'_>) -> Option<Method> {
     if !facts.is_preflight() {
         return None;

@@ -12,6 +12,8 @@
 //!   empty. `%2F` is no boundary.
 //! * `GET` takes `HEAD` as well, since upstreams do the same work for it: a limit on reading must not be
 //!   dodged by asking for the head only.
+//! * A CORS preflight is taken by routes for `OPTIONS`, and by those for the method that it announces: it asks
+//!   on behalf of that request, and goes where that will.
 //! * `*.example.com` takes every name below, not `example.com` itself.
 //! * A path and host that only other methods take: 405, with all of them. None at all: 404.
 
@@ -96,10 +98,12 @@ impl Router {
         path::normalize(raw, &self.paths)
     }
 
-    /// The route for this method, host (lower case, no port) and normalized path.
+    /// The route for this method, host (lower case, no port) and normalized path. `announced` is the method
+    /// that a CORS preflight asks about.
     pub(super) fn find<'p>(
         &self,
         method: &Method,
+        announced: Option<&Method>,
         host: Option<&str>,
         path: &'p str,
     ) -> Result<Matched<'_, 'p>, Refusal> {
@@ -111,7 +115,9 @@ impl Router {
             let Some(params) = matcher.params(path) else {
                 continue;
             };
-            if takes_method(&route.methods, method) {
+            if takes_method(&route.methods, method)
+                || announced.is_some_and(|method| takes_method(&route.methods, method))
+            {
                 return Ok(Matched { route, text: text(&route.path), params });
             }
             others.extend(&route.methods);

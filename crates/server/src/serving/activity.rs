@@ -38,7 +38,8 @@ pub(super) enum Due {
 }
 
 impl Activity {
-    pub(super) const fn new(start: Instant) -> Self {
+    /// A connection that begins now.
+    pub(crate) const fn new(start: Instant) -> Self {
         Self {
             start,
             requests: AtomicU32::new(0),

@@ -32,7 +32,7 @@ fn pattern(path: &str) -> PathMatch {
 fn takes(path: PathMatch, rules: PathRules, raw: &str) -> bool {
     let router = Router::new(&[route(path)], rules).unwrap();
     let path = router.normalize(raw).unwrap();
-    router.find(&Method::GET, None, &path).is_ok()
+    router.find(&Method::GET, None, None, &path).is_ok()
 }
 
 fn fault(path: PathMatch) -> String {
@@ -43,7 +43,7 @@ fn fault(path: PathMatch) -> String {
 fn the_first_route_in_the_order_of_the_file_is_taken() {
     let routes = [route(pattern("/a/{x}")), route(exact("/a/b")), route(prefix("/"))];
     let router = Router::new(&routes, PathRules::default()).unwrap();
-    let taken = |path| router.find(&Method::GET, None, path).unwrap().text;
+    let taken = |path| router.find(&Method::GET, None, None, path).unwrap().text;
     assert_eq!(taken("/a/b"), "/a/{x}");
     assert_eq!(taken("/a/b/c"), "/");
     assert_eq!(taken("/"), "/");
@@ -90,10 +90,10 @@ fn configured_paths_are_read_like_those_of_requests() {
 fn a_parameter_is_one_segment_that_is_not_empty() {
     let routes = [route(pattern("/users/{id}/files/{name}"))];
     let router = Router::new(&routes, STRICT).unwrap();
-    let found = router.find(&Method::GET, None, "/users/7/files/a%2Fb").unwrap();
+    let found = router.find(&Method::GET, None, None, "/users/7/files/a%2Fb").unwrap();
     assert_eq!(found.params.as_slice(), [("id", "7"), ("name", "a%2Fb")]);
     for left in ["/users/7", "/users/7/files/", "/users//files/a", "/users/7/files/a/b", "/x/7/files/a"] {
-        assert!(router.find(&Method::GET, None, left).is_err(), "{left}");
+        assert!(router.find(&Method::GET, None, None, left).is_err(), "{left}");
     }
 }
 
@@ -102,13 +102,28 @@ fn other_methods_are_told_apart_from_no_route() {
     let of = |methods: &[Method], path| Route { methods: methods.to_vec(), ..route(path) };
     let routes = [of(&[Method::POST], exact("/a")), of(&[Method::GET, Method::POST], prefix("/a"))];
     let router = Router::new(&routes, PathRules::default()).unwrap();
-    let methods = |path| match router.find(&Method::DELETE, None, path) {
+    let methods = |path| match router.find(&Method::DELETE, None, None, path) {
         Err(Refusal::Method { allowed }) => allowed,
         other => panic!("{other:?}"),
     };
     assert_eq!(methods("/a"), [Method::POST, Method::GET, Method::HEAD]);
-    assert!(matches!(router.find(&Method::DELETE, None, "/b"), Err(Refusal::NoRoute)));
-    assert!(router.find(&Method::HEAD, None, "/ab").is_ok());
+    assert!(matches!(router.find(&Method::DELETE, None, None, "/b"), Err(Refusal::NoRoute)));
+    assert!(router.find(&Method::HEAD, None, None, "/ab").is_ok());
+}
+
+#[test]
+fn a_preflight_is_taken_by_options_and_by_what_it_announces() {
+    let of = |method, path| Route { methods: vec![method], ..route(exact(path)) };
+    let routes = [of(Method::POST, "/a"), of(Method::OPTIONS, "/b"), of(Method::GET, "/a")];
+    let router = Router::new(&routes, PathRules::default()).unwrap();
+    let taken = |announced, path| {
+        let found = router.find(&Method::OPTIONS, Some(&announced), None, path).ok()?;
+        Some(found.route.methods[0].clone())
+    };
+    assert_eq!(taken(Method::POST, "/a"), Some(Method::POST));
+    assert_eq!(taken(Method::GET, "/a"), Some(Method::GET));
+    assert_eq!(taken(Method::DELETE, "/a"), None);
+    assert_eq!(taken(Method::POST, "/b"), Some(Method::OPTIONS));
 }
 
 #[test]
@@ -116,7 +131,7 @@ fn a_route_of_a_host_takes_no_request_without_one() {
     let of = |host: &str| Route { host: Some(host.into()), ..route(prefix("/")) };
     let takes = |wanted: &str, host: Option<&str>| {
         let router = Router::new(&[of(wanted)], PathRules::default()).unwrap();
-        router.find(&Method::GET, host, "/").is_ok()
+        router.find(&Method::GET, None, host, "/").is_ok()
     };
     assert!(takes("a.example", Some("a.example")));
     assert!(!takes("a.example", Some("b.a.example")));
@@ -173,7 +188,7 @@ proptest! {
         let routes = [route(pattern("/{a}/b/{c}")), route(exact("/x")), route(prefix("/p/"))];
         let router = Router::new(&routes, PathRules::default()).unwrap();
         if let Ok(path) = router.normalize(&raw)
-            && let Ok(found) = router.find(&Method::GET, host.as_deref(), &path)
+            && let Ok(found) = router.find(&Method::GET, None, host.as_deref(), &path)
             && found.text.contains('{')
         {
             prop_assert_eq!(found.params.len(), 2);

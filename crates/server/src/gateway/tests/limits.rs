@@ -1,14 +1,24 @@
 //! That limits hold, whoever asks over however many connections, and that answers say where a client stands.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+
 use http::Request;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use slidegate::Policy;
 use slidegate::http::client_ip::{ClientIpRule, Trust};
 use slidegate::http::{AnswerOptions, Legacy};
 use slidegate::policy::Missing;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::support::{Behind, Setup, empty, exact, full, got, route};
 use crate::config::Upstream;
+use crate::serving::{Activity, Connection, Handle};
 
 fn policy(name: &str, limits: &str, keys: &[&str]) -> Policy {
     let builder = Policy::builder(name).limits(limits);
@@ -19,7 +29,7 @@ fn policy(name: &str, limits: &str, keys: &[&str]) -> Policy {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_limit_holds_over_many_connections() {
     let gateway = Setup::new(vec![route(Upstream::Echo)]).limited(policy("all", "5/h", &[])).start().await;
-    let gateway = std::sync::Arc::new(gateway);
+    let gateway = Arc::new(gateway);
     let mut clients = JoinSet::new();
     for client in 0..50 {
         let gateway = gateway.clone();
@@ -51,7 +61,7 @@ async fn one_limit_holds_over_many_connections() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_limits_the_wider_one_is_charged_for_admitted_requests_only() {
     let setup = Setup::new(vec![route(Upstream::Echo)]).limited(policy("all", "10/m; 100/h", &[]));
-    let gateway = std::sync::Arc::new(setup.start().await);
+    let gateway = Arc::new(setup.start().await);
     let mut clients = JoinSet::new();
     for _ in 0..200 {
         let gateway = gateway.clone();
@@ -201,6 +211,29 @@ async fn a_request_without_the_parts_of_a_key_is_answered() {
     let refused = gateway.get("/").await;
     refused.assert_problem(400);
     assert!(refused.json()["detail"].as_str().unwrap().contains("x-user"), "{}", refused.body);
+}
+
+// R080: over a Unix socket there is no address, and hashing it panicked. Such requests share one counter.
+#[tokio::test]
+async fn peers_without_an_address_are_limited_together() {
+    let setup = Setup::new(vec![route(Upstream::Echo)]).limited(policy("all", "1/h", &["{client_ip}"]));
+    let gateway = Arc::new(setup.gateway());
+    for status in ["HTTP/1.1 200", "HTTP/1.1 429"] {
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        let connection = Connection { peer: None, activity: Arc::new(Activity::new(Instant::now())) };
+        let handler = gateway.clone();
+        let service = service_fn(move |request| {
+            let (handler, connection) = (handler.clone(), connection.clone());
+            async move { Ok::<_, Infallible>(handler.handle(request, &connection).await) }
+        });
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with(status), "{answer}");
+        assert!(!answer.contains("x-forwarded-for"), "there is nothing to tell an upstream: {answer}");
+    }
+    assert_eq!(gateway.context.metrics.no_client_ip.get(), 2);
 }
 
 // R088: keys of 64 KiB filled the store. A long header is within bounds or refused, never a 500, and two
