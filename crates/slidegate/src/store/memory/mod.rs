@@ -208,8 +208,11 @@ impl<C: Clock> MemoryStore<C> {
         let mut locked = Locked::new(&self.shards, &addresses);
         let now = self.clock.now();
         let mut drawn: SmallVec<[(Place, State); 2]> = SmallVec::new();
-        for (charge, address) in check.charges.iter().zip(&addresses) {
-            drawn.push(locked.shard(*address).draw(address.id, now.floor_ms(), charge.counter.limit.limit()));
+        let claimed: SmallVec<[Option<usize>; 2]> =
+            addresses.iter().map(|address| locked.shard(*address).claim(address.id)).collect();
+        for ((charge, address), claimed) in check.charges.iter().zip(&addresses).zip(claimed) {
+            let limit = charge.counter.limit.limit();
+            drawn.push(locked.shard(*address).draw(claimed, now.floor_ms(), limit));
         }
         // A shadow policy's key that finds no place is not counted; it must not deny anybody.
         let homeless: SmallVec<[bool; 2]> = check

@@ -114,10 +114,17 @@ impl Shard {
 
     // --- a check of several: draw, put back, finish -------------------------------------------------------------
 
-    /// Takes the state of a counter out, or a fresh one with the place that it would get.
-    pub(super) fn draw(&mut self, id: u128, now_ms: u64, limit: &Limit) -> (Place, State) {
-        if let Some(slot) = self.find(id) {
-            self.claimed.push(slot);
+    /// The slot of a counter, which the check under way will not evict. All counters of a check are claimed
+    /// before the first is drawn: else one that is new could be given the slot of one that is there.
+    pub(super) fn claim(&mut self, id: u128) -> Option<usize> {
+        let slot = self.find(id)?;
+        self.claimed.push(slot);
+        Some(slot)
+    }
+
+    /// Takes the state of a claimed counter out, or a fresh one with the place that it would get.
+    pub(super) fn draw(&mut self, claimed: Option<usize>, now_ms: u64, limit: &Limit) -> (Place, State) {
+        if let Some(slot) = claimed {
             let fresh = State::new(limit, 0);
             return (Place::Slot(slot), std::mem::replace(&mut self.slots[slot].state, fresh));
         }
@@ -222,7 +229,8 @@ impl Shard {
 
     /// Charges units on top, whether they fit or not. On a counter that is gone they start a new one.
     pub(super) fn charge(&mut self, entry: &Reserved, now: Now, units: u32) {
-        let (place, mut state) = self.draw(entry.address.id, now.floor_ms(), &entry.limit);
+        let claimed = self.claim(entry.address.id);
+        let (place, mut state) = self.draw(claimed, now.floor_ms(), &entry.limit);
         state.settle(now, &entry.limit);
         state.charge(now, &entry.limit, units);
         let outcome = state.outcome(now, &entry.limit, 1, false);
@@ -272,4 +280,17 @@ impl Shard {
 #[expect(clippy::cast_possible_truncation, reason = "takes the low 32 bits")]
 const fn hash(id: u128) -> u32 {
     id as u32
+}
+
+#[cfg(test)]
+impl Shard {
+    /// Every slot is found by its own id, and the index holds nothing else.
+    pub(super) fn assert_sound(&self) {
+        for (at, slot) in self.slots.iter().enumerate() {
+            assert_eq!(self.find(slot.id), Some(at));
+        }
+        assert_eq!(self.index.len(), self.slots.len());
+        assert!(self.slots.len() <= self.keys_max);
+        assert!(self.claimed.is_empty() && self.promised == 0);
+    }
 }
