@@ -200,6 +200,7 @@ impl Shard {
                 if self.slots[at].expires_ms > now.floor_ms() {
                     self.live_evictions += 1;
                 }
+                self.retire(at);
                 self.index.remove(hash(self.slots[at].id), at);
                 self.index.insert(hash(id), at);
                 self.slots[at] = slot;
@@ -260,8 +261,14 @@ impl Shard {
         ((at < self.slots.len()).then_some(at), (before - self.slots.len()) as u64)
     }
 
+    /// A counter raises its own epoch when its history moves: no later one may begin where it ended.
+    fn retire(&mut self, at: usize) {
+        self.next_epoch = self.next_epoch.max(self.slots[at].state.epoch());
+    }
+
     /// The last slot moves into the gap.
     fn remove_at(&mut self, at: usize) {
+        self.retire(at);
         self.index.remove(hash(self.slots[at].id), at);
         self.slots.swap_remove(at);
         if let Some(moved) = self.slots.get(at) {
