@@ -56,6 +56,11 @@ impl Slot {
         self.remaining = outcome.remaining;
         self.frees_ms = if outcome.remaining == 0 { now.floor_ms() + outcome.reset_after.get() } else { 0 };
     }
+
+    /// Whether this limit can have been the last to decide on the counter: whether it ends at the same time.
+    fn is_under(&self, limit: &Limit) -> bool {
+        self.expires_ms == self.state.expires_at_ms(limit)
+    }
 }
 
 /// Where a drawn state goes back to.
@@ -215,28 +220,50 @@ impl Shard {
 
     // --- reservations, reset, sweep ------------------------------------------------------------------
 
-    /// Gives back what is left of a reserved charge.
+    // A reservation brings its own limit, which may have changed since. To bring the counter up to now under
+    // a window that was shorter would drop what the new one still counts.
+
+    /// Gives back what is left of a reserved charge: nothing if the counter has since come under another
+    /// limit.
     pub(super) fn refund(&mut self, entry: &Reserved, now: Now, units: u32) -> u32 {
         let (Some(at), Some(receipt)) = (self.find(entry.address.id), &entry.receipt) else {
             return 0;
         };
-        let state = &mut self.slots[at].state;
-        state.settle(now, &entry.limit);
-        let given_back = state.refund(now, &entry.limit, receipt, units);
-        let outcome = state.outcome(now, &entry.limit, 1, false);
-        self.slots[at].summarize(now, &entry.limit, &outcome);
+        let slot = &mut self.slots[at];
+        if !slot.is_under(&entry.limit) {
+            return 0;
+        }
+        slot.state.settle(now, &entry.limit);
+        let given_back = slot.state.refund(now, &entry.limit, receipt, units);
+        let outcome = slot.state.outcome(now, &entry.limit, 1, false);
+        slot.summarize(now, &entry.limit, &outcome);
         given_back
     }
 
     /// Charges units on top, whether they fit or not. On a counter that is gone they start a new one.
     pub(super) fn charge(&mut self, entry: &Reserved, now: Now, units: u32) {
         let claimed = self.claim(entry.address.id);
-        let (place, mut state) = self.draw(claimed, now.floor_ms(), &entry.limit);
-        state.settle(now, &entry.limit);
-        state.charge(now, &entry.limit, units);
-        let outcome = state.outcome(now, &entry.limit, 1, false);
-        self.put_back(place, entry.address.id, state, now, &entry.limit, &outcome);
+        if let Some(at) = claimed
+            && !self.slots[at].is_under(&entry.limit)
+        {
+            self.charge_unsettled(at, entry, now, units);
+        } else {
+            let (place, mut state) = self.draw(claimed, now.floor_ms(), &entry.limit);
+            state.settle(now, &entry.limit);
+            state.charge(now, &entry.limit, units);
+            let outcome = state.outcome(now, &entry.limit, 1, false);
+            self.put_back(place, entry.address.id, state, now, &entry.limit, &outcome);
+        }
         self.finish();
+    }
+
+    /// The next check brings the counter up to now, under the right limit; until then it keeps its place.
+    fn charge_unsettled(&mut self, at: usize, entry: &Reserved, now: Now, units: u32) {
+        let slot = &mut self.slots[at];
+        slot.state.charge(now, &entry.limit, units);
+        slot.expires_ms = slot.expires_ms.max(slot.state.expires_at_ms(&entry.limit));
+        slot.remaining = 0;
+        slot.frees_ms = slot.expires_ms;
     }
 
     /// Drops a counter. One that comes after it has another epoch, so old receipts don't fit it.
