@@ -47,6 +47,9 @@ const KEYS_PER_SHARD: usize = 16_384;
 /// Small stores are split too, for the threads' sake, but not below this many keys in a shard.
 const KEYS_PER_SHARD_MIN: usize = 1024;
 
+/// The most that [`MemoryStoreBuilder::max_keys`] can ask for: some 14 GB. More is taken as this many.
+pub const MAX_KEYS_MOST: usize = 100_000_000;
+
 /// More shards than this serve no machine.
 const SHARDS_MAX: usize = 4096;
 
@@ -67,9 +70,10 @@ pub struct MemoryStoreBuilder<C> {
 }
 
 impl<C> MemoryStoreBuilder<C> {
-    /// The most counters to hold: a key takes one for each limit of its policy. At least 1.
+    /// The most counters to hold: a key takes one for each limit of its policy. From 1 to
+    /// [`MAX_KEYS_MOST`]; what lies outside is taken as the nearest of these.
     pub fn max_keys(mut self, max_keys: usize) -> Self {
-        self.max_keys = max_keys.max(1);
+        self.max_keys = max_keys.clamp(1, MAX_KEYS_MOST);
         self
     }
 
