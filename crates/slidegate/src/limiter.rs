@@ -13,7 +13,7 @@ use crate::error::{CheckError, StoreError};
 use crate::facts::RequestFacts;
 use crate::metrics::{PolicyMetrics, Verdict};
 use crate::pipeline::{self, Stack};
-use crate::policy::Policy;
+use crate::policy::{Policy, Value};
 use crate::reservation::Reservation;
 use crate::secret::SecretKey;
 use crate::store::memory::MemoryStore;
@@ -228,7 +228,7 @@ impl<S: Store> Limiter<S> {
     fn question(&self, ask: &Ask<'_>) -> Result<Question<'_>, CheckError> {
         let entry = self.entry(ask.policy)?;
         entry.policy.check_given(ask.key)?;
-        let values = ask.key.iter().map(|value| Some(value.as_bytes()));
+        let values = ask.key.iter().map(|value| Value::Given(value.as_bytes()));
         let (key, set) = entry.policy.key_of(values, &self.shared.secret);
         Ok(Question { entry, key, set, cost: ask.cost })
     }
@@ -243,7 +243,7 @@ impl<S: Store> Limiter<S> {
             return Ok(None);
         }
         let Some(values) = policy.values_of(facts)? else { return Ok(None) };
-        let (key, set) = policy.key_of(values.iter().map(Option::as_deref), &self.shared.secret);
+        let (key, set) = policy.key_of(values.iter().map(Value::as_deref), &self.shared.secret);
         Ok(Some(Question { entry, key, set, cost: policy.cost().resolve(facts) }))
     }
 
