@@ -1,0 +1,3 @@
+//! At most so many counters, and what gives way for a new one.
+
+use super::*;
