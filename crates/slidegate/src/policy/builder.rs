@@ -301,16 +301,22 @@ impl PolicyBuilder {
                 check_name(name)?;
             }
             let limit = NamedLimit::new(&self.name, name.as_deref(), index + 1, count, *limit);
-            if named.iter().any(|earlier| earlier.store_name() == limit.store_name()) {
-                return Err(PolicyError::DuplicateLimit {
-                    policy: self.name.clone(),
-                    name: limit.store_name().into(),
-                });
+            if let Some(name) = shared_name(&named, &limit) {
+                return Err(PolicyError::DuplicateLimit { policy: self.name.clone(), name });
             }
             named.push(limit);
         }
         Ok(named)
     }
+}
+
+/// Limits of a policy must differ in the store, where they would share a counter, and in answers.
+fn shared_name(named: &[NamedLimit], limit: &NamedLimit) -> Option<Arc<str>> {
+    if named.iter().any(|earlier| earlier.store_name() == limit.store_name()) {
+        return Some(limit.store_name().into());
+    }
+    let in_answers = named.iter().any(|earlier| earlier.public_name() == limit.public_name());
+    in_answers.then(|| limit.public_name().clone())
 }
 
 /// Names stand in RateLimit fields as structured-field strings, which hold printable ASCII only.
