@@ -194,7 +194,7 @@ fn by_the_clock_that_decides_no_window_of_a_second_holds_more_than_the_limit() {
     admitted.sort_unstable();
     // Half-open windows: of any 5001 in a row, the first is at least a window older than the last.
     for pair in admitted.windows(LIMIT + 1) {
-        assert!(pair[LIMIT] - pair[0] >= WINDOW_MICROS, "{pair:?}");
+        assert!(pair[LIMIT] - pair[0] >= WINDOW_MICROS, "{} and {}", pair[0], pair[LIMIT]);
     }
     // On an idle machine it is 5000 each second. A loaded one may not even ask as often, so this is only a
     // floor: 4000 each second on average.
