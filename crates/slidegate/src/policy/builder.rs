@@ -113,17 +113,20 @@ pub enum PolicyError {
     },
 }
 
+/// Limits as they are given, with their names or without.
+type GivenLimits = Vec<(Option<Arc<str>>, Limit)>;
+
 /// Builds a [`Policy`]. The first fault is reported by [`build`](Self::build).
 #[derive(Clone, Debug)]
 pub struct PolicyBuilder {
     name: Arc<str>,
-    limits: Vec<(Option<Arc<str>>, Limit)>,
+    limits: GivenLimits,
     key: Vec<Template>,
     missing: Missing,
     cost: CostSource,
     exempt: Exempt,
     terms: Terms,
-    overrides: Vec<(Vec<Pattern>, Vec<(Option<Arc<str>>, Limit)>)>,
+    overrides: Vec<(Vec<Pattern>, GivenLimits)>,
     fault: Option<PolicyError>,
 }
 

@@ -4,6 +4,8 @@
 //! A store joins by a [`World`] of its own and one line at the end of this file. The rules say nothing of
 //! how a store keeps its counters; a bound on their number, for instance, is the memory store's own.
 
+#![expect(clippy::unwrap_used, reason = "all of this is tests")]
+
 mod model;
 mod rules;
 mod subject;

@@ -188,7 +188,7 @@ enum Step {
     Advance {
         micros: u64,
     },
-    StepBack {
+    GoBack {
         micros: u64,
     },
     Tidy,
@@ -207,7 +207,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..4usize, 0..2usize).prop_map(|(policy, key)| Step::Reset { policy, key }),
         2 => (0..4usize, [0..LIMITS, 0..LIMITS]).prop_map(|(policy, limits)| Step::Change { policy, limits }),
         5 => micros.clone().prop_map(|micros| Step::Advance { micros }),
-        1 => micros.prop_map(|micros| Step::StepBack { micros }),
+        1 => micros.prop_map(|micros| Step::GoBack { micros }),
         1 => Just(Step::Tidy),
     ];
     proptest::collection::vec(step, 1..80)
@@ -270,7 +270,7 @@ impl<W: World> Walk<W> {
             }
             Step::Change { policy, limits } => self.limits[*policy] = *limits,
             Step::Advance { micros } => self.world.advance(Duration::from_micros(*micros)),
-            Step::StepBack { micros } => {
+            Step::GoBack { micros } => {
                 // What has ended may be forgotten for good, or come back with the clock: nothing is promised.
                 let now = self.world.now();
                 self.reservations.retain(|id| !self.model.has_ended(now, *id));

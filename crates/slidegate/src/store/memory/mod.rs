@@ -287,13 +287,11 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 }
 
+/// What the core says of one charge: the outcome, and what was taken.
+type Told = (Outcome, Option<Receipt>);
+
 /// Puts the question to the core: how many are granted, and what each charge is told and took.
-fn ask(
-    now: Now,
-    times: u32,
-    check: &Check<'_>,
-    drawn: &mut [(Place, State)],
-) -> (u32, SmallVec<[(Outcome, Option<Receipt>); 2]>) {
+fn ask(now: Now, times: u32, check: &Check<'_>, drawn: &mut [(Place, State)]) -> (u32, SmallVec<[Told; 2]>) {
     let mut charges: SmallVec<[check::Charge<'_>; 2]> = SmallVec::new();
     for (charge, (_, state)) in check.charges.iter().zip(drawn) {
         let limit = charge.counter.limit.limit();
