@@ -13,6 +13,7 @@ use crate::store::Charge;
 use crate::testing::FakeClock;
 
 mod bounds;
+mod clock;
 mod slots;
 
 type FakeStore = MemoryStore<Arc<FakeClock>>;
