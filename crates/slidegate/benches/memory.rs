@@ -8,7 +8,6 @@
 //! * `keyed/governor/String` is governor with the key that a service has.
 //! * `keyed/slidegate/...` is the whole call: policy by name, key from text, decision.
 
-#![expect(missing_docs, reason = "criterion's macros")]
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
 
 use std::collections::HashMap;

@@ -13,7 +13,7 @@ use crate::error::{CheckError, StoreError};
 use crate::facts::RequestFacts;
 use crate::metrics::{PolicyMetrics, Verdict};
 use crate::pipeline::{self, Stack};
-use crate::policy::Policy;
+use crate::policy::{Policy, Value};
 use crate::reservation::Reservation;
 use crate::secret::SecretKey;
 use crate::store::memory::MemoryStore;
@@ -42,7 +42,7 @@ struct Shared<S> {
 }
 
 /// One policy of a check: whose key, at what cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Ask<'a> {
     policy: &'a str,
     key: &'a [&'a str],
@@ -58,6 +58,14 @@ impl<'a> Ask<'a> {
     /// The same at another cost; 0 peeks: nothing is charged.
     pub const fn cost(self, cost: Cost) -> Self {
         Self { cost, ..self }
+    }
+}
+
+/// Without the key, which may hold secrets.
+impl std::fmt::Debug for Ask<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { policy, cost, .. } = self;
+        f.debug_struct("Ask").field("policy", policy).field("cost", cost).finish_non_exhaustive()
     }
 }
 
@@ -218,7 +226,7 @@ impl<S: Store> Limiter<S> {
     fn question(&self, ask: &Ask<'_>) -> Result<Question<'_>, CheckError> {
         let entry = self.entry(ask.policy)?;
         entry.policy().check_given(ask.key)?;
-        let values = ask.key.iter().map(|value| Some(value.as_bytes()));
+        let values = ask.key.iter().map(|value| Value::Given(value.as_bytes()));
         let (key, set) = entry.policy().key_of(values, &self.shared.secret);
         Ok(Question { entry, key, set, cost: ask.cost })
     }
@@ -233,7 +241,7 @@ impl<S: Store> Limiter<S> {
             return Ok(None);
         }
         let Some(values) = policy.values_of(facts)? else { return Ok(None) };
-        let (key, set) = policy.key_of(values.iter().map(Option::as_deref), &self.shared.secret);
+        let (key, set) = policy.key_of(values.iter().map(Value::as_deref), &self.shared.secret);
         Ok(Some(Question { entry, key, set, cost: policy.cost().resolve(facts) }))
     }
 

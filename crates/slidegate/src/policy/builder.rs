@@ -113,17 +113,20 @@ pub enum PolicyError {
     },
 }
 
+/// Limits as they are given, with their names or without.
+type GivenLimits = Vec<(Option<Arc<str>>, Limit)>;
+
 /// Builds a [`Policy`]. The first fault is reported by [`build`](Self::build).
 #[derive(Clone, Debug)]
 pub struct PolicyBuilder {
     name: Arc<str>,
-    limits: Vec<(Option<Arc<str>>, Limit)>,
+    limits: GivenLimits,
     key: Vec<Template>,
     missing: Missing,
     cost: CostSource,
     exempt: Exempt,
     terms: Terms,
-    overrides: Vec<(Vec<Pattern>, Vec<(Option<Arc<str>>, Limit)>)>,
+    overrides: Vec<(Vec<Pattern>, GivenLimits)>,
     fault: Option<PolicyError>,
 }
 
@@ -301,16 +304,22 @@ impl PolicyBuilder {
                 check_name(name)?;
             }
             let limit = NamedLimit::new(&self.name, name.as_deref(), index + 1, count, *limit);
-            if named.iter().any(|earlier| earlier.store_name() == limit.store_name()) {
-                return Err(PolicyError::DuplicateLimit {
-                    policy: self.name.clone(),
-                    name: limit.store_name().into(),
-                });
+            if let Some(name) = shared_name(&named, &limit) {
+                return Err(PolicyError::DuplicateLimit { policy: self.name.clone(), name });
             }
             named.push(limit);
         }
         Ok(named)
     }
+}
+
+/// Limits of a policy must differ in the store, where they would share a counter, and in answers.
+fn shared_name(named: &[NamedLimit], limit: &NamedLimit) -> Option<Arc<str>> {
+    if named.iter().any(|earlier| earlier.store_name() == limit.store_name()) {
+        return Some(limit.store_name().into());
+    }
+    let in_answers = named.iter().any(|earlier| earlier.public_name() == limit.public_name());
+    in_answers.then(|| limit.public_name().clone())
 }
 
 /// Names stand in RateLimit fields as structured-field strings, which hold printable ASCII only.

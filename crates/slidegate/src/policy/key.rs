@@ -11,12 +11,40 @@ use crate::error::CheckError;
 use crate::facts::RequestFacts;
 use crate::secret::SecretKey;
 
-/// One value for each key template, in order; `None` is an absent part.
-pub(crate) type Values<'a> = SmallVec<[Option<Cow<'a, [u8]>>; 4]>;
+/// One value for each key template, in order.
+pub(crate) type Values<'a> = SmallVec<[Value<Cow<'a, [u8]>>; 4]>;
 
-/// Stands before the name of an absent part. No template's name starts with it, so an absent part is
-/// never taken for one that is there and empty.
-const ABSENT: &str = "?";
+/// What a part of the key came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<T> {
+    /// The request has it, even if it is empty.
+    Given(T),
+    /// The request lacks it; this is the client's address instead.
+    StandIn(T),
+    /// The request lacks it.
+    Absent,
+}
+
+impl Value<Cow<'_, [u8]>> {
+    pub(crate) fn as_deref(&self) -> Value<&[u8]> {
+        match self {
+            Self::Given(value) => Value::Given(value),
+            Self::StandIn(address) => Value::StandIn(address),
+            Self::Absent => Value::Absent,
+        }
+    }
+}
+
+impl<T> Value<T> {
+    fn given(self) -> Option<T> {
+        if let Self::Given(value) = self { Some(value) } else { None }
+    }
+}
+
+/// Stands before the name of a part that the request lacks. A part has the same template in every key of a
+/// policy, so what is absent never meets what is there and empty, nor a stand-in a user who calls
+/// themselves by an address.
+const LACKING: &str = "?";
 
 impl Policy {
     /// The values of a request; `None` when the policy does not apply to it.
@@ -28,8 +56,8 @@ impl Policy {
         for template in &self.key {
             let value = template.resolve(facts);
             values.push(match (value, self.missing) {
-                (Some(value), _) => Some(value),
-                (None, Missing::Count) => None,
+                (Some(value), _) => Value::Given(value),
+                (None, Missing::Count) => Value::Absent,
                 (None, Missing::Skip) => return Ok(None),
                 (None, Missing::Deny) => {
                     return Err(CheckError::MissingPart {
@@ -37,9 +65,9 @@ impl Policy {
                         part: Arc::clone(template.name()),
                     });
                 }
-                (None, Missing::ClientIp) => {
-                    facts.client.map(|client| Cow::Owned(client.to_string().into_bytes()))
-                }
+                (None, Missing::ClientIp) => facts.client.map_or(Value::Absent, |client| {
+                    Value::StandIn(Cow::Owned(client.to_string().into_bytes()))
+                }),
             });
         }
         Ok(Some(values))
@@ -61,19 +89,23 @@ impl Policy {
     /// The key of these values, one for each template, and the set of limits that applies to it.
     pub(crate) fn key_of<'a>(
         &self,
-        values: impl Iterator<Item = Option<&'a [u8]>> + Clone,
+        values: impl Iterator<Item = Value<&'a [u8]>> + Clone,
         secret: &SecretKey,
     ) -> (Key, usize) {
         let mut builder = KeyBuilder::default();
         for (template, value) in self.key.iter().zip(values.clone()) {
             match value {
-                Some(value) if template.is_secret() => builder.part(template.name(), &secret.hash(value)),
-                Some(value) => builder.part(template.name(), value),
-                None => builder.part(&[ABSENT, template.name()].concat(), b""),
+                Value::Given(value) if template.is_secret() => {
+                    builder.part(template.name(), &secret.hash(value));
+                }
+                Value::Given(value) => builder.part(template.name(), value),
+                Value::StandIn(address) => builder.part(&[LACKING, template.name()].concat(), address),
+                Value::Absent => builder.part(&[LACKING, template.name()].concat(), b""),
             }
         }
         let key = builder.finish();
-        let set = if self.overrides.is_empty() { 0 } else { self.overrides.find(&key, values) };
+        let set =
+            if self.overrides.is_empty() { 0 } else { self.overrides.find(&key, values.map(Value::given)) };
         (key, set)
     }
 }

@@ -19,6 +19,7 @@ pub use limits::NamedLimit;
 pub use overrides::{OVERRIDES_MAX, Pattern, WILDCARD_OVERRIDES_MAX};
 pub use template::{CostSource, TEMPLATE_LEN_MAX, Template, TemplateError};
 
+pub(crate) use key::Value;
 use overrides::Overrides;
 
 /// The longest name of a policy or limit, in bytes.

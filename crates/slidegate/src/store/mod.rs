@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use slidegate_core::check::Terms;
 use slidegate_core::decision::{Cost, Mode, Outcome};
@@ -33,7 +34,8 @@ pub trait Store: Send + Sync + 'static {
     fn check(&self, check: &Check<'_>) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
     /// Settles a reservation at its actual cost, once: what was reserved beyond it is given back, what it
-    /// exceeds is charged, even past the limit.
+    /// exceeds is charged, even past the limit. A counter that has since come under another limit may give
+    /// nothing back, and must forget nothing.
     fn settle(
         &self,
         id: ReservationId,
@@ -42,6 +44,25 @@ pub trait Store: Send + Sync + 'static {
 
     /// Empties one counter. Receipts and reservations of what it held give nothing back afterwards.
     fn reset(&self, counter: &Counter<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+/// Limiters that share a store share its counters: so limits change without losing what they counted.
+impl<S: Store> Store for Arc<S> {
+    fn check(&self, check: &Check<'_>) -> impl Future<Output = Result<Answer, StoreError>> + Send {
+        (**self).check(check)
+    }
+
+    fn settle(
+        &self,
+        id: ReservationId,
+        actual: Cost,
+    ) -> impl Future<Output = Result<Settled, StoreError>> + Send {
+        (**self).settle(id, actual)
+    }
+
+    fn reset(&self, counter: &Counter<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+        (**self).reset(counter)
+    }
 }
 
 /// Names one counter: a limit of a policy, for one key.
@@ -62,7 +83,8 @@ pub struct Check<'a> {
     pub times: u32,
     /// The counters, each at most once.
     pub charges: &'a [Charge<'a>],
-    /// Remember what is charged under this id until it is settled or has slid out.
+    /// Remember what is charged under this id until it is settled or its window has ended. `times` is 1
+    /// then.
     pub reserve: Option<ReservationId>,
 }
 

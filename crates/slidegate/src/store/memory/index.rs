@@ -98,6 +98,13 @@ impl Index {
 }
 
 #[cfg(test)]
+impl Index {
+    pub(super) fn len(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.slot != 0).count()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 

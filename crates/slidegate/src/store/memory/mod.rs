@@ -51,6 +51,9 @@ const KEYS_PER_SHARD_MIN: usize = 1024;
 /// Shards of a small store, if it is large enough for them: as many as the cores of a usual machine.
 const SHARDS_MIN: usize = 16;
 
+/// The most that [`MemoryStoreBuilder::max_keys`] can ask for: some 14 GB. More is taken as this many.
+pub const MAX_KEYS_MOST: usize = 100_000_000;
+
 /// Counters in this process.
 #[derive(Debug)]
 pub struct MemoryStore<C = SystemClock> {
@@ -68,9 +71,10 @@ pub struct MemoryStoreBuilder<C> {
 }
 
 impl<C> MemoryStoreBuilder<C> {
-    /// The most counters to hold: a key takes one for each limit of its policy. At least 1.
+    /// The most counters to hold: a key takes one for each limit of its policy. From 1 to
+    /// [`MAX_KEYS_MOST`]; what lies outside is taken as the nearest of these.
     pub fn max_keys(mut self, max_keys: usize) -> Self {
-        self.max_keys = max_keys.max(1);
+        self.max_keys = max_keys.clamp(1, MAX_KEYS_MOST);
         self
     }
 
@@ -209,8 +213,11 @@ impl<C: Clock> MemoryStore<C> {
         let mut locked = Locked::new(&self.shards, &addresses);
         let now = self.clock.now();
         let mut drawn: SmallVec<[(Place, State); 2]> = SmallVec::new();
-        for (charge, address) in check.charges.iter().zip(&addresses) {
-            drawn.push(locked.shard(*address).draw(address.id, now.floor_ms(), charge.counter.limit.limit()));
+        let claimed: SmallVec<[Option<usize>; 2]> =
+            addresses.iter().map(|address| locked.shard(*address).claim(address.id)).collect();
+        for ((charge, address), claimed) in check.charges.iter().zip(&addresses).zip(claimed) {
+            let limit = charge.counter.limit.limit();
+            drawn.push(locked.shard(*address).draw(claimed, now.floor_ms(), limit));
         }
         // A shadow policy's key that finds no place is not counted; it must not deny anybody.
         let homeless: SmallVec<[bool; 2]> = check
@@ -281,13 +288,11 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 }
 
+/// What the core says of one charge: the outcome, and what was taken.
+type Told = (Outcome, Option<Receipt>);
+
 /// Puts the question to the core: how many are granted, and what each charge is told and took.
-fn ask(
-    now: Now,
-    times: u32,
-    check: &Check<'_>,
-    drawn: &mut [(Place, State)],
-) -> (u32, SmallVec<[(Outcome, Option<Receipt>); 2]>) {
+fn ask(now: Now, times: u32, check: &Check<'_>, drawn: &mut [(Place, State)]) -> (u32, SmallVec<[Told; 2]>) {
     let mut charges: SmallVec<[check::Charge<'_>; 2]> = SmallVec::new();
     for (charge, (_, state)) in check.charges.iter().zip(drawn) {
         let limit = charge.counter.limit.limit();

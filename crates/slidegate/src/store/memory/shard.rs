@@ -56,6 +56,11 @@ impl Slot {
         self.remaining = outcome.remaining;
         self.frees_ms = if outcome.remaining == 0 { now.floor_ms() + outcome.reset_after.get() } else { 0 };
     }
+
+    /// Whether this limit can have been the last to decide on the counter: whether it ends at the same time.
+    fn is_under(&self, limit: &Limit) -> bool {
+        self.expires_ms == self.state.expires_at_ms(limit)
+    }
 }
 
 /// Where a drawn state goes back to.
@@ -114,10 +119,17 @@ impl Shard {
 
     // --- a check of several: draw, put back, finish -------------------------------------------------------------
 
-    /// Takes the state of a counter out, or a fresh one with the place that it would get.
-    pub(super) fn draw(&mut self, id: u128, now_ms: u64, limit: &Limit) -> (Place, State) {
-        if let Some(slot) = self.find(id) {
-            self.claimed.push(slot);
+    /// The slot of a counter, which the check under way will not evict. All counters of a check are claimed
+    /// before the first is drawn: else one that is new could be given the slot of one that is there.
+    pub(super) fn claim(&mut self, id: u128) -> Option<usize> {
+        let slot = self.find(id)?;
+        self.claimed.push(slot);
+        Some(slot)
+    }
+
+    /// Takes the state of a claimed counter out, or a fresh one with the place that it would get.
+    pub(super) fn draw(&mut self, claimed: Option<usize>, now_ms: u64, limit: &Limit) -> (Place, State) {
+        if let Some(slot) = claimed {
             let fresh = State::new(limit, 0);
             return (Place::Slot(slot), std::mem::replace(&mut self.slots[slot].state, fresh));
         }
@@ -193,6 +205,7 @@ impl Shard {
                 if self.slots[at].expires_ms > now.floor_ms() {
                     self.live_evictions += 1;
                 }
+                self.retire(at);
                 self.index.remove(hash(self.slots[at].id), at);
                 self.index.insert(hash(id), at);
                 self.slots[at] = slot;
@@ -207,27 +220,50 @@ impl Shard {
 
     // --- reservations, reset, sweep ------------------------------------------------------------------
 
-    /// Gives back what is left of a reserved charge.
+    // A reservation brings its own limit, which may have changed since. To bring the counter up to now under
+    // a window that was shorter would drop what the new one still counts.
+
+    /// Gives back what is left of a reserved charge: nothing if the counter has since come under another
+    /// limit.
     pub(super) fn refund(&mut self, entry: &Reserved, now: Now, units: u32) -> u32 {
         let (Some(at), Some(receipt)) = (self.find(entry.address.id), &entry.receipt) else {
             return 0;
         };
-        let state = &mut self.slots[at].state;
-        state.settle(now, &entry.limit);
-        let given_back = state.refund(now, &entry.limit, receipt, units);
-        let outcome = state.outcome(now, &entry.limit, 1, false);
-        self.slots[at].summarize(now, &entry.limit, &outcome);
+        let slot = &mut self.slots[at];
+        if !slot.is_under(&entry.limit) {
+            return 0;
+        }
+        slot.state.settle(now, &entry.limit);
+        let given_back = slot.state.refund(now, &entry.limit, receipt, units);
+        let outcome = slot.state.outcome(now, &entry.limit, 1, false);
+        slot.summarize(now, &entry.limit, &outcome);
         given_back
     }
 
     /// Charges units on top, whether they fit or not. On a counter that is gone they start a new one.
     pub(super) fn charge(&mut self, entry: &Reserved, now: Now, units: u32) {
-        let (place, mut state) = self.draw(entry.address.id, now.floor_ms(), &entry.limit);
-        state.settle(now, &entry.limit);
-        state.charge(now, &entry.limit, units);
-        let outcome = state.outcome(now, &entry.limit, 1, false);
-        self.put_back(place, entry.address.id, state, now, &entry.limit, &outcome);
+        let claimed = self.claim(entry.address.id);
+        if let Some(at) = claimed
+            && !self.slots[at].is_under(&entry.limit)
+        {
+            self.charge_unsettled(at, entry, now, units);
+        } else {
+            let (place, mut state) = self.draw(claimed, now.floor_ms(), &entry.limit);
+            state.settle(now, &entry.limit);
+            state.charge(now, &entry.limit, units);
+            let outcome = state.outcome(now, &entry.limit, 1, false);
+            self.put_back(place, entry.address.id, state, now, &entry.limit, &outcome);
+        }
         self.finish();
+    }
+
+    /// The next check brings the counter up to now, under the right limit; until then it keeps its place.
+    fn charge_unsettled(&mut self, at: usize, entry: &Reserved, now: Now, units: u32) {
+        let slot = &mut self.slots[at];
+        slot.state.charge(now, &entry.limit, units);
+        slot.expires_ms = slot.expires_ms.max(slot.state.expires_at_ms(&entry.limit));
+        slot.remaining = 0;
+        slot.frees_ms = slot.expires_ms;
     }
 
     /// Drops a counter. One that comes after it has another epoch, so old receipts don't fit it.
@@ -252,8 +288,14 @@ impl Shard {
         ((at < self.slots.len()).then_some(at), (before - self.slots.len()) as u64)
     }
 
+    /// A counter raises its own epoch when its history moves: no later one may begin where it ended.
+    fn retire(&mut self, at: usize) {
+        self.next_epoch = self.next_epoch.max(self.slots[at].state.epoch());
+    }
+
     /// The last slot moves into the gap.
     fn remove_at(&mut self, at: usize) {
+        self.retire(at);
         self.index.remove(hash(self.slots[at].id), at);
         self.slots.swap_remove(at);
         if let Some(moved) = self.slots.get(at) {
@@ -272,4 +314,17 @@ impl Shard {
 #[expect(clippy::cast_possible_truncation, reason = "takes the low 16 bits")]
 const fn hash(id: u128) -> u16 {
     id as u16
+}
+
+#[cfg(test)]
+impl Shard {
+    /// Every slot is found by its own id, and the index holds nothing else.
+    pub(super) fn assert_sound(&self) {
+        for (at, slot) in self.slots.iter().enumerate() {
+            assert_eq!(self.find(slot.id), Some(at));
+        }
+        assert_eq!(self.index.len(), self.slots.len());
+        assert!(self.slots.len() <= self.keys_max);
+        assert!(self.claimed.is_empty() && self.promised == 0);
+    }
 }
