@@ -205,7 +205,6 @@ impl Shard {
                 if self.slots[at].expires_ms > now.floor_ms() {
                     self.live_evictions += 1;
                 }
-                self.retire(at);
                 self.index.remove(hash(self.slots[at].id), at);
                 self.index.insert(hash(id), at);
                 self.slots[at] = slot;
@@ -288,14 +287,8 @@ impl Shard {
         ((at < self.slots.len()).then_some(at), (before - self.slots.len()) as u64)
     }
 
-    /// A counter raises its own epoch when its history moves: no later one may begin where it ended.
-    fn retire(&mut self, at: usize) {
-        self.next_epoch = self.next_epoch.max(self.slots[at].state.epoch());
-    }
-
     /// The last slot moves into the gap.
     fn remove_at(&mut self, at: usize) {
-        self.retire(at);
         self.index.remove(hash(self.slots[at].id), at);
         self.slots.swap_remove(at);
         if let Some(moved) = self.slots.get(at) {
@@ -326,5 +319,9 @@ impl Shard {
         assert_eq!(self.index.len(), self.slots.len());
         assert!(self.slots.len() <= self.keys_max);
         assert!(self.claimed.is_empty() && self.promised == 0);
+    }
+
+    pub(super) fn epoch(&self, id: u128) -> Option<u32> {
+        Some(self.slots[self.find(id)?].state.epoch())
     }
 }

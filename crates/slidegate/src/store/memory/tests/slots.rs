@@ -1,7 +1,7 @@
 //! Slots keep to their counters: eviction in the middle of a check, receipts of counters that are gone,
 //! limits that change between a reservation and its end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 
@@ -120,6 +120,25 @@ fn a_receipt_from_before_a_reset_never_fits_the_new_counter() {
     assert!(allows(&store, &policy, "a"));
     assert_eq!(store.settle_now(id, 0), Settled::Done { given_back: 0, charged: 0 });
     assert_eq!(used(&store, &policy, "a"), [1]);
+}
+
+#[test]
+fn successive_counters_of_a_key_never_have_the_same_epoch() {
+    // Counters come and go in any order, old ones after young ones, while new ones are numbered in between.
+    let (_clock, store) = store(100);
+    let policy = policy("9/m");
+    let mut seen = HashSet::new();
+    let mut random = 1u64;
+    for _ in 0..50_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let value = (random >> 60).to_string();
+        reset(&store, &policy, &value);
+        assert!(allows(&store, &policy, &value));
+        let key = key(&value);
+        let address = store.address(&Counter { policy: &policy, key: &key, limit: &policy.limits()[0] });
+        let epoch = store.shards[address.shard].lock().epoch(address.id).unwrap();
+        assert!(seen.insert((value, epoch)), "{epoch} again");
+    }
 }
 
 #[test]
