@@ -4,7 +4,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::algorithm::tests::world::{MIDNIGHT_MS, cases};
+use crate::algorithm::tests::world::{CASES, MIDNIGHT_MS};
 use crate::limit::Algorithm;
 
 const ENFORCED: Terms = Terms { shadow: false, count_denied: false };
@@ -137,7 +137,7 @@ fn desk(counters: &[Plain]) -> Desk {
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// Several policies of several limits, some shadow, some counting what they deny, with costs of 0, of the
     /// ordinary kind and of the impossible kind: n checks at once grant what n single ones, decided one after

@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::world::{Event, Mix, Op, World, cases, limit, small, trace};
+use super::world::{CASES, Event, Mix, Op, World, limit, small, trace};
 use crate::algorithm::State;
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Millis, Now};
@@ -38,7 +38,7 @@ fn every_span_within(limit: &Limit, burst: u64, slack_us: u64, moments: &[(u64, 
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// A token bucket admits at most burst + rate x T in any T of continuous time, both ends included, and
     /// this holds for what was not given back, whatever was.

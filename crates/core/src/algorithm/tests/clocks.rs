@@ -5,7 +5,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::world::{
-    Event, Mix, Op, World, any_sliding, cases, large, limit, sliding, small, trace, worst_window,
+    CASES, Event, Mix, Op, World, any_sliding, large, limit, sliding, small, trace, worst_window,
 };
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Millis, Now};
@@ -26,7 +26,7 @@ fn resolutions() -> impl Strategy<Value = Vec<Limit>> {
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// A store's clock that stands behind real time ever more, by steps small (clamped) and large (shifted):
     /// no window of real time ever holds more than N.

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
 
-use super::world::{Event, Mix, World, cases, large, limit, sliding, small, trace};
+use super::world::{CASES, Event, Mix, World, large, limit, sliding, small, trace};
 use crate::algorithm::{Receipt, State};
 use crate::decision::Outcome;
 use crate::limit::{Algorithm, Limit};
@@ -28,7 +28,7 @@ fn millisecond_limits() -> impl Strategy<Value = Vec<Limit>> {
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// At ticks of 1 ms the tick log decides what the sorted log decides, and says the same: granted, used,
     /// remaining, reset_after, retry_after, receipts and what a refund gives back, whatever the clock does

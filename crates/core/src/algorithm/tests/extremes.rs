@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::world::cases;
+use super::world::CASES;
 use crate::algorithm::State;
 use crate::check::{Charge, Terms, decide};
 use crate::limit::{Algorithm, Limit};
@@ -68,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(2 * CASES))]
 
     /// Any sequence of checks, refunds, leases and peeks under any limits, at any times: every call comes
     /// back, and what it says is within the limit.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::world::{Event, Mix, World, cases, limit, small, trace, worst_window};
+use super::world::{CASES, Event, Mix, World, limit, small, trace, worst_window};
 use crate::limit::Algorithm;
 use crate::time::Millis;
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// No aligned window [kW, (k + 1)W) of the store's clock is ever charged more than N; and no window of
     /// real time holds more than 2N, which is what this algorithm is known for.

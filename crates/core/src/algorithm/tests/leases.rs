@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::world::{BEGIN_US, cases, limit, sliding, small, worst_window};
+use super::world::{BEGIN_US, CASES, limit, sliding, small, worst_window};
 use crate::algorithm::tick_log::TickLog;
 use crate::algorithm::{Receipt, State};
 use crate::lease::LeaseSpan;
@@ -141,7 +141,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(2 * CASES))]
 
     /// Plain checks and leases of any length share a key; every leased permit is spent at some microsecond
     /// of [s, s + l], or given back unspent; the store's clock steps back now and then. No window of W holds

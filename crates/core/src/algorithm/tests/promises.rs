@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::world::{Event, Mix, World, any_sliding, cases, limit, sliding, small, trace};
+use super::world::{CASES, Event, Mix, World, any_sliding, limit, sliding, small, trace};
 use crate::algorithm::State;
 use crate::check::{Charge, Terms, decide};
 use crate::decision::Outcome;
@@ -39,7 +39,7 @@ fn tried(state: &State, now: Now, limit: &Limit, cost: u32) -> (u32, Outcome, St
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// A denied check is told the exact time until this cost fits, at least 1 ms: one microsecond before it,
     /// it is denied, at it, it is allowed. It is told no time if and only if it never fits.

@@ -4,7 +4,7 @@ use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
 
 use super::promises::any_limit;
-use super::world::{Event, Mix, World, any_sliding, cases, limit, sliding, trace};
+use super::world::{CASES, Event, Mix, World, any_sliding, limit, sliding, trace};
 use crate::algorithm::{Receipt, State};
 use crate::limit::Algorithm;
 use crate::time::{Millis, Now};
@@ -12,7 +12,7 @@ use crate::time::{Millis, Now};
 const EVERYTHING: Mix = Mix { refunds: true, batches: true, back: true, forward: true };
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// A refund gives back at most what was asked for, which is at most what its admission still holds; the
     /// count falls by exactly that (a bucket's by that, or one less for a part of a permit), so that

@@ -5,12 +5,12 @@ use std::vec::Vec;
 use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
 
-use super::world::{Event, Mix, World, any_sliding, cases, trace, worst_window};
+use super::world::{CASES, Event, Mix, World, any_sliding, trace, worst_window};
 
 const EVERYTHING_BUT_CLOCKS: Mix = Mix { refunds: true, batches: true, back: false, forward: false };
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// For random arrivals in microseconds, costs, batches and refunds: whenever something is admitted, what
     /// was admitted in the last (t - W, t] of continuous time, and not given back since, is at most N.

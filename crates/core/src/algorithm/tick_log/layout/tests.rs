@@ -3,7 +3,7 @@ use std::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::algorithm::tests::world::cases;
+use crate::algorithm::tests::world::CASES;
 use crate::limit::{Algorithm, Limit};
 use crate::time::Now;
 
@@ -93,7 +93,7 @@ fn exercise(image: Image, times: &[u64]) {
 }
 
 proptest! {
-    #![proptest_config(cases(20))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     /// What is written is read again, to the last field.
     #[test]
