@@ -6,7 +6,9 @@
 //!
 //! * `keyed/governor/u64` is governor at its fastest: an integer key.
 //! * `keyed/governor/String` is governor with the key that a service has.
-//! * `keyed/slidegate/...` is the whole call: policy by name, key from text, decision.
+//! * `keyed/slidegate/...` is the whole call: policy by name, key from text, decision with all its numbers,
+//!   counted in the metrics.
+//! * `keyed/store/...` is the store alone, asked about a key that is ready: what governor does.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
 
@@ -22,6 +24,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use governor::{Quota, RateLimiter};
+use slidegate::core::check::Terms;
+use slidegate::core::key::Key;
+use slidegate::store::{Charge, Check, Counter, Store};
 use slidegate::testing::FakeClock;
 use slidegate::{Ask, Limiter, MemoryStore, Policy};
 
@@ -88,10 +93,20 @@ fn keyed(criterion: &mut Criterion) {
     let slidegate = |key: usize| {
         let _ = black_box(ready(limiter.check("per-client", &[&names[key]])).unwrap().is_allowed());
     };
+    let policy = limiter.policy("per-client").unwrap().clone();
+    let limit = &policy.limits()[0];
+    let keys: Vec<Key> = names.iter().map(|name| Key::from_parts([("client_ip", name.as_bytes())])).collect();
+    let store = |key: usize| {
+        let counter = Counter { policy: &policy, key: &keys[key], limit };
+        let charges = [Charge { counter, cost: 1, group: 0, terms: Terms::default() }];
+        let check = Check { times: 1, charges: &charges, reserve: None };
+        black_box(ready(limiter.store().check(&check)).unwrap().granted);
+    };
     for key in 0..KEYS {
         governor_number(key);
         governor_name(key);
         slidegate(key);
+        store(key);
     }
     for threads in [1, 2] {
         group.bench_function(format!("governor/u64/{threads}"), |b| {
@@ -99,6 +114,9 @@ fn keyed(criterion: &mut Criterion) {
         });
         group.bench_function(format!("governor/String/{threads}"), |b| {
             b.iter_custom(|n| spread(threads, n, KEYS, &governor_name))
+        });
+        group.bench_function(format!("store/{threads}"), |b| {
+            b.iter_custom(|n| spread(threads, n, KEYS, &store))
         });
         group.bench_function(format!("slidegate/{threads}"), |b| {
             b.iter_custom(|n| spread(threads, n, KEYS, &slidegate))

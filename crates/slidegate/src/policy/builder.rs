@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use slidegate_core::key::PartName;
+
 use super::limits::name_id;
 use super::{
     Cost, CostSource, Exempt, KEY_PARTS_MAX, LIMITS_MAX, Limit, Missing, NAME_LEN_MAX, NamedLimit,
@@ -237,6 +239,7 @@ impl PolicyBuilder {
             id: name_id(&self.name),
             name: self.name,
             sets,
+            part_names: names.iter().map(|name| PartName::new(name)).collect(),
             key: self.key,
             missing: self.missing,
             cost: self.cost,

@@ -93,12 +93,10 @@ impl Policy {
         secret: &SecretKey,
     ) -> (Key, usize) {
         let mut builder = KeyBuilder::default();
-        for (template, value) in self.key.iter().zip(values.clone()) {
+        for ((template, name), value) in self.key.iter().zip(&self.part_names).zip(values.clone()) {
             match value {
-                Value::Given(value) if template.is_secret() => {
-                    builder.part(template.name(), &secret.hash(value));
-                }
-                Value::Given(value) => builder.part(template.name(), value),
+                Value::Given(value) if template.is_secret() => builder.named_part(name, &secret.hash(value)),
+                Value::Given(value) => builder.named_part(name, value),
                 Value::StandIn(address) => builder.part(&[LACKING, template.name()].concat(), address),
                 Value::Absent => builder.part(&[LACKING, template.name()].concat(), b""),
             }

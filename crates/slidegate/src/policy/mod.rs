@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use slidegate_core::check::Terms;
 use slidegate_core::decision::Cost;
+use slidegate_core::key::PartName;
 use slidegate_core::limit::{LIMITS_MAX, Limit, ParseLimitError, parse_limits};
 
 mod builder;
@@ -36,6 +37,8 @@ pub struct Policy {
     /// The base set, then one for each override.
     sets: Vec<Vec<NamedLimit>>,
     key: Vec<Template>,
+    /// The templates' names, as keys have them.
+    part_names: Vec<PartName>,
     missing: Missing,
     cost: CostSource,
     exempt: Exempt,
