@@ -74,6 +74,7 @@ impl<'a> Charge<'a> {
 ///   its count is that of the same policy enforced; it holds nobody back.
 /// * A refused check leaves every counter as it was, but for policies that refused it and count that. A cost
 ///   that can never pass is the caller's mistake: it is not even counted.
+#[inline]
 pub fn decide(now: Now, times: u32, charges: &mut [Charge<'_>]) -> u32 {
     for charge in &mut *charges {
         charge.state.settle(now, charge.limit);
@@ -91,6 +92,7 @@ pub fn decide(now: Now, times: u32, charges: &mut [Charge<'_>]) -> u32 {
 }
 
 /// How many of `times` checks the chosen counters all have room for.
+#[inline]
 fn common_room(charges: &[Charge<'_>], times: u32, chosen: impl Fn(&Charge<'_>) -> bool) -> u32 {
     charges.iter().filter(|charge| chosen(charge)).map(|charge| charge.room).fold(times, u32::min)
 }
@@ -111,6 +113,7 @@ impl Charge<'_> {
     }
 
     /// Takes this counter's part of the decision and fills in what the caller is told.
+    #[inline]
     fn settle(&mut self, now: Now, times: u32, granted: u32, group: Group) {
         let taken = granted.min(group.room);
         // Of checks decided one after another, the first `granted` pass. The group refuses those after its

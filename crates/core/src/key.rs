@@ -96,6 +96,7 @@ impl KeyBuilder {
     }
 
     /// Adds a part whose name was written before: the same key as [`part`](Self::part) makes, for less.
+    #[inline]
     pub fn named_part(&mut self, name: &PartName, value: &[u8]) {
         self.separate();
         self.push_all(&name.0);
@@ -110,6 +111,7 @@ impl KeyBuilder {
     }
 
     /// The finished key.
+    #[inline]
     pub fn finish(mut self) -> Key {
         let Some(mut hash) = self.hash.take() else {
             return self.key;
@@ -126,6 +128,7 @@ impl KeyBuilder {
         key
     }
 
+    #[inline]
     fn push_escaped(&mut self, text: &[u8]) {
         let mut rest = text;
         while !rest.is_empty() {
@@ -141,6 +144,7 @@ impl KeyBuilder {
     }
 
     /// Most texts are plain and fit: one copy.
+    #[inline]
     fn push_all(&mut self, text: &[u8]) {
         let len = usize::from(self.key.len);
         let space = self.key.bytes.get_mut(len..len + text.len());

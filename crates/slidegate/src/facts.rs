@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ::http::{HeaderMap, Method};
 
 /// A request as the limiter sees it. The doors fill it in; nothing here is trusted or changed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RequestFacts<'a> {
     /// The method.
     pub method: &'a Method,
@@ -33,6 +33,18 @@ pub struct Client {
     pub address: IpAddr,
     /// The length of the prefix that is grouped: 32 for a single IPv4 address, usually 64 for IPv6.
     pub prefix: u8,
+}
+
+/// Without the values of headers and query, which may be secrets.
+impl std::fmt::Debug for RequestFacts<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RequestFacts")
+            .field("method", &self.method)
+            .field("host", &self.host)
+            .field("route", &self.route)
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> RequestFacts<'a> {

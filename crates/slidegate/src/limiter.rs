@@ -216,6 +216,7 @@ impl<S: Store> Limiter<S> {
     }
 
     fn questions(&self, asks: &[Ask<'_>]) -> Result<Questions<'_>, CheckError> {
+        refuse_too_many(asks.len())?;
         let mut questions = Questions::new();
         for ask in asks {
             questions.push(self.question(ask)?);
@@ -270,9 +271,7 @@ impl<S: Store> Limiter<S> {
 
 /// What can never be decided by waiting is the caller's fault, and typed as such.
 fn refuse_impossible(questions: &[Question<'_>]) -> Result<(), CheckError> {
-    if questions.len() > POLICIES_PER_CHECK_MAX {
-        return Err(CheckError::TooManyPolicies { given: questions.len(), most: POLICIES_PER_CHECK_MAX });
-    }
+    refuse_too_many(questions.len())?;
     for (index, question) in questions.iter().enumerate() {
         let policy = question.entry.policy();
         if questions[..index].iter().any(|earlier| Arc::ptr_eq(earlier.entry.policy(), policy)) {
@@ -298,6 +297,13 @@ fn refuse_impossible(questions: &[Question<'_>]) -> Result<(), CheckError> {
     Ok(())
 }
 
+fn refuse_too_many(given: usize) -> Result<(), CheckError> {
+    if given > POLICIES_PER_CHECK_MAX {
+        return Err(CheckError::TooManyPolicies { given, most: POLICIES_PER_CHECK_MAX });
+    }
+    Ok(())
+}
+
 fn conclude(questions: &[Question<'_>], answer: Answer) -> Decision {
     let allowed = answer.granted > 0;
     let mut parts = SmallVec::new();
@@ -314,11 +320,13 @@ fn conclude(questions: &[Question<'_>], answer: Answer) -> Decision {
 }
 
 impl Question<'_> {
-    /// This policy's part of the decision, which it counts.
+    /// This policy's part of the decision, which it counts, unless nothing was asked for.
     fn part(&self, allowed: bool, mode: Mode, outcomes: Outcomes) -> Part {
-        let policy = self.entry.policy();
+        if self.cost == 0 {
+            return Part { policy: self.entry.lend(), set: self.set, outcomes };
+        }
         let refused = outcomes.iter().any(|outcome| outcome.violated);
-        let verdict = match (refused, policy.is_shadow()) {
+        let verdict = match (refused, self.entry.policy().is_shadow()) {
             (true, true) => Verdict::ShadowDenied,
             (true, false) => Verdict::Denied,
             (false, _) if allowed => Verdict::Allowed,

@@ -73,6 +73,11 @@ impl PolicyMetrics {
         Self { stripes: (0..STRIPES).map(|_| stripe()).collect(), policy }
     }
 
+    /// Lends the policy to a decision that is not counted: one that only looked.
+    pub(crate) fn lend(&self) -> SharedPolicy {
+        self.stripes[stripe()].shared.clone()
+    }
+
     /// Counts a decision, and lends it the policy.
     pub(crate) fn add(&self, verdict: Verdict, mode: Mode) -> SharedPolicy {
         let stripe = &self.stripes[stripe()];

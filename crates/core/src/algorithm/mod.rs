@@ -77,6 +77,7 @@ impl State {
     /// count), applies the rule for clocks that went back, and drops what has slid out.
     ///
     /// Everything below expects it to have been called with the same `now` and `limit`.
+    #[inline]
     pub fn settle(&mut self, now: Now, limit: &Limit) {
         match (&mut *self, limit.algorithm()) {
             (Self::TickLog(log), Algorithm::SlidingWindow { .. }) => log.settle(now, limit),
@@ -109,6 +110,7 @@ impl State {
     }
 
     /// How many times `cost` fits now, one after another. A cost of 0 always fits.
+    #[inline]
     pub fn room(&self, limit: &Limit, cost: Cost) -> u32 {
         if cost == 0 {
             return u32::MAX;
@@ -123,6 +125,7 @@ impl State {
 
     /// Takes `units`, whether they fit or not: deciding is the caller's. The count stops at `u32::MAX`; what
     /// is above it is not taken, and the receipt says so. Taking nothing changes nothing.
+    #[inline]
     pub fn charge(&mut self, now: Now, limit: &Limit, units: u32) -> Receipt {
         let units = units.min(u32::MAX - self.used());
         if units == 0 {
@@ -195,6 +198,7 @@ impl State {
 
     /// Time until any more quota appears, to the millisecond: zero when nothing is used, or when no more ever
     /// will appear.
+    #[inline]
     pub fn reset_after(&self, now: Now, limit: &Limit) -> Millis {
         let used = self.used();
         if used == 0 || limit.permits() == 0 {
@@ -211,6 +215,7 @@ impl State {
     }
 
     /// Permits in use. For a bucket its backlog.
+    #[inline]
     pub fn used(&self) -> u32 {
         match self {
             Self::TickLog(log) => log.used(),
@@ -232,6 +237,7 @@ impl State {
 
     /// The time on the store's clock, in milliseconds, from which this state says no more than an absent
     /// one would.
+    #[inline]
     pub fn expires_at_ms(&self, limit: &Limit) -> u64 {
         match self {
             Self::TickLog(log) => log.expires_at_ms(limit),

@@ -106,6 +106,7 @@ impl TickLog {
 
     // --- settle: bring the log up to now -------------------------------------------------------------
 
+    #[inline]
     pub(super) fn settle(&mut self, now: Now, limit: &Limit) {
         if self.used > 0 {
             self.step_back(now, limit);
@@ -121,6 +122,7 @@ impl TickLog {
 
     /// Moves the whole history back if the clock went back far: see [`backstep`](super::backstep). Before
     /// anything expires, because the move brings some of it closer to its end.
+    #[inline]
     fn step_back(&mut self, now: Now, limit: &Limit) {
         let natural = self.natural_tick(now);
         if !must_shift(self.end_ms(self.last_tick), self.end_ms(natural), limit.window()) {
@@ -141,6 +143,7 @@ impl TickLog {
         }
     }
 
+    #[inline]
     fn expire(&mut self, now: Now, limit: &Limit) {
         let now_ms = now.floor_ms();
         let span = self.lease_span();
@@ -194,6 +197,7 @@ impl TickLog {
     // --- charge and refund ---------------------------------------------------------------------------
 
     /// Takes `units`, which the count has room for, and returns the end of the tick that they went to.
+    #[inline]
     pub(super) fn charge(&mut self, now: Now, limit: &Limit, units: u32) -> u64 {
         let natural = self.natural_tick(now);
         if self.used == 0 {
@@ -213,6 +217,7 @@ impl TickLog {
     }
 
     /// Moves the newest tick into the ring and begins the next one.
+    #[inline]
     fn turn(&mut self, now: Now, limit: &Limit) {
         if self.newest > 0 {
             self.make_space(limit);
@@ -286,6 +291,7 @@ impl TickLog {
     }
 
     /// Time until at least `units` of those in use have slid out.
+    #[inline]
     pub(super) fn freed_after(&self, now: Now, limit: &Limit, units: u64) -> Millis {
         if units == 0 {
             return Millis::ZERO;
@@ -303,6 +309,7 @@ impl TickLog {
         Millis(leaves_ms.saturating_sub(now.floor_ms()))
     }
 
+    #[inline]
     pub(super) fn expires_at_ms(&self, limit: &Limit) -> u64 {
         self.lease_span().leaves_at_ms(self.end_ms(self.last_tick), limit.window())
     }

@@ -38,6 +38,7 @@ impl Ring {
         }
     }
 
+    #[inline]
     pub(super) fn front(&self) -> Option<&Entry> {
         match self {
             Self::Few { len, entries } => entries[..usize::from(*len)].first(),
@@ -52,6 +53,7 @@ impl Ring {
         }
     }
 
+    #[inline]
     pub(super) fn push_back(&mut self, entry: Entry) {
         match self {
             Self::Few { len, entries } if usize::from(*len) < FEW => {
@@ -68,6 +70,7 @@ impl Ring {
         }
     }
 
+    #[inline]
     pub(super) fn pop_front(&mut self) {
         match self {
             Self::Few { len: 0, .. } => {}

@@ -263,9 +263,8 @@ impl<C: Clock> MemoryStore<C> {
             let now = self.clock.now();
             if actual < entry.cost {
                 given_back = shard.refund(&entry, now, entry.cost - actual).max(given_back);
-            } else if actual > entry.cost {
+            } else if actual > entry.cost && shard.charge(&entry, now, actual - entry.cost) {
                 charged = actual - entry.cost;
-                shard.charge(&entry, now, charged);
             }
         }
         Settled::Done { given_back, charged }

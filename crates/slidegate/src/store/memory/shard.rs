@@ -239,21 +239,24 @@ impl Shard {
         given_back
     }
 
-    /// Charges units on top, whether they fit or not. On a counter that is gone they start a new one.
-    pub(super) fn charge(&mut self, entry: &Reserved, now: Now, units: u32) {
+    /// Charges units on top, whether they fit or not. On a counter that is gone they start a new one; `false`
+    /// if there is no place for it.
+    pub(super) fn charge(&mut self, entry: &Reserved, now: Now, units: u32) -> bool {
         let claimed = self.claim(entry.address.id);
         if let Some(at) = claimed
             && !self.slots[at].is_under(&entry.limit)
         {
             self.charge_unsettled(at, entry, now, units);
-        } else {
-            let (place, mut state) = self.draw(claimed, now.floor_ms(), &entry.limit);
-            state.settle(now, &entry.limit);
-            state.charge(now, &entry.limit, units);
-            let outcome = state.outcome(now, &entry.limit, 1, false);
-            self.put_back(place, entry.address.id, state, now, &entry.limit, &outcome);
+            self.finish();
+            return true;
         }
+        let (place, mut state) = self.draw(claimed, now.floor_ms(), &entry.limit);
+        state.settle(now, &entry.limit);
+        state.charge(now, &entry.limit, units);
+        let outcome = state.outcome(now, &entry.limit, 1, false);
+        self.put_back(place, entry.address.id, state, now, &entry.limit, &outcome);
         self.finish();
+        place != Place::Full
     }
 
     /// The next check brings the counter up to now, under the right limit; until then it keeps its place.
