@@ -67,7 +67,9 @@ proptest! {
     /// floor, two for a charge dated at the ceiling and what was left before it).
     #[test]
     fn a_token_bucket_denies_only_what_an_exact_meter_has_no_room_for(limit in token(), ops in trace(Mix { batches: true, ..Mix::default() })) {
-        prop_assume!(limit.permits() > 0);
+        if limit.permits() == 0 {
+            return Ok(());
+        }
         let us_per_window = u128::from(limit.window().get()) * 1000;
         let drain = |us: u64| u128::from(us) * u128::from(limit.permits());
         let mut world = World::new(&[limit]);

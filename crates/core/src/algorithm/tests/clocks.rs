@@ -72,7 +72,9 @@ proptest! {
     /// a tick and the step that is clamped (min(W, 10 s)), N permits are there again.
     #[test]
     fn no_step_back_locks_out(limit in any_sliding(), ops in trace(BACK)) {
-        prop_assume!(limit.permits() > 0);
+        if limit.permits() == 0 {
+            return Ok(());
+        }
         let mut world = World::new(&[limit]);
         ops.iter().for_each(|op| { world.apply(op); });
         let window = limit.window().get();

@@ -124,7 +124,9 @@ proptest! {
     /// From `expires_at` on, a state says no more than a new one: whoever drops it then loses nothing.
     #[test]
     fn an_expired_state_can_be_dropped(limit in any_limit(), ops in trace(ANY_CLOCK), cost in 0u32..10) {
-        prop_assume!(limit.permits() > 0);
+        if limit.permits() == 0 {
+            return Ok(());
+        }
         let mut world = World::new(&[limit]);
         ops.iter().for_each(|op| { world.apply(op); });
         world.check(0, 0, 1);

@@ -108,7 +108,9 @@ proptest! {
     fn where_the_ring_begins_makes_no_difference(image in image(), turn in any::<u32>()) {
         let bytes = encode(&image);
         let capacity = u32::from_le_bytes(bytes[CAPACITY_AT..][..4].try_into().unwrap());
-        prop_assume!(capacity > 0);
+        if capacity == 0 {
+            return Ok(());
+        }
         let len = u32::from_le_bytes(bytes[HEAD_AT..][..4].try_into().unwrap());
         let tail = turn % capacity;
         let ring = bytes.len() - len as usize * ENTRY_LEN;
