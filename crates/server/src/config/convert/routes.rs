@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::{Authority, Uri};
+use slidegate::core::limit::Algorithm;
 use slidegate::core::time::Millis;
 use slidegate::http::path::{PathRules, TrailingSlash};
 use slidegate::limiter::POLICIES_PER_CHECK_MAX;
+use slidegate::policy::NamedLimit;
 
 use super::doors::Listen;
 use super::paths::{self, Kind};
@@ -210,7 +212,10 @@ fn policies(
         }
         let draft = drafts.and_then(|drafts| drafts.iter().find(|draft| &*draft.name == name));
         match (draft, drafts) {
-            (Some(draft), _) => good &= refuse_foreign_parameters(draft, path, item.at, reader),
+            (Some(draft), _) => {
+                good &= refuse_foreign_parameters(draft, path, item.at, reader)
+                    & refuse_waiting(draft, item.at, reader);
+            }
             (None, Some(drafts)) => {
                 let near = did_you_mean(name, drafts.iter().map(|draft| &draft.name));
                 let known: Vec<&str> = drafts.iter().take(10).map(|draft| &*draft.name).collect();
@@ -252,6 +257,20 @@ fn refuse_foreign_parameters(
         format!("write the route as pattern: with {{{foreign}}} as a segment, such as /users/{{{foreign}}}"),
     );
     false
+}
+
+/// The gateway doesn't make requests wait yet: letting them through at once would not be a leaky bucket.
+fn refuse_waiting(draft: &Draft, at: Span, reader: &mut Reader<'_>) -> bool {
+    let waits = |limit: &NamedLimit| matches!(limit.limit().algorithm(), Algorithm::LeakyBucket { max_delay } if max_delay > Millis::ZERO);
+    let waiting = draft.policy.as_ref().is_some_and(|policy| policy.all_limits().any(waits));
+    if waiting {
+        reader.error(
+            at,
+            format!("policy `{}` makes requests wait (leaky_bucket), which the gateway can't do yet", draft.name),
+            "not available yet: write max_delay: 0s, or use token_bucket; callers of the API are told delay_ms",
+        );
+    }
+    !waiting
 }
 
 fn upstream_of(node: &Node, reader: &mut Reader<'_>) -> Option<Upstream> {

@@ -223,6 +223,8 @@ async fn metrics_count_by_policy_verdict_and_mode() {
         let asks = ["p", "q", "seen"].map(|name| Ask::new(name, &["a"]));
         drop(limiter.check_all(&asks).await.unwrap());
     }
+    // A peek decides nothing.
+    drop(limiter.peek("p", &["a"]).await.unwrap());
     let counts = |name: &str| {
         let metrics = limiter.metrics().find(|metrics| **metrics.policy().name() == *name).unwrap();
         Verdict::ALL.map(|verdict| metrics.decisions(verdict, Mode::Normal))
