@@ -1,8 +1,10 @@
-//! `cargo xtask readme`: does what the README tells a stranger to do, and verifies what it shows them.
+//! `cargo xtask readme`: does what the README and the documents in `docs/` tell a stranger to do, and verifies
+//! what they show.
 //!
-//! A fenced block marked `console` is run: its lines that begin with `$ ` are commands, the rest is what a
-//! person may expect to see and is not compared. Commands run one after another, in `sh`, at the root; the
-//! server started by one of them stays up for those after it. Blocks with any other mark are only read.
+//! A fenced block marked `console` is run: its lines that begin with `$ ` are commands, and those below one
+//! must come in its output ([`output`]). Commands of a document run one after another, in `sh`, at the root.
+//! One that starts the server ends the one before; the last ends with its document. Blocks with any other mark
+//! are only read.
 
 use std::fs;
 use std::time::Duration;
@@ -11,13 +13,16 @@ use crate::step::{self, Done, Failure};
 use crate::time;
 use crate::tools::{self, CURL, Tool, WRK};
 use crate::usage;
+use commands::Shown;
 use server::Server;
 
 mod answers;
 mod commands;
+mod output;
 mod server;
 
-/// Starts the server. Run as it stands, so that its process is the server's.
+/// Starts the server, of itself or with a configuration behind it. Run as it stands, so that its process is the
+/// server's.
 const SERVE: &str = "cargo run --release -- serve";
 /// The quickstart: one more request than is let through, and another.
 const QUICKSTART: &str = "for i in $(seq 7); do curl -si localhost:8080/; done";
@@ -27,83 +32,125 @@ const TEST: &str = "cargo xtask test";
 /// What a stranger needs in the first minute; a README without it is broken.
 const REQUIRED: [&str; 3] = [SERVE, QUICKSTART, TEST];
 
-/// Programs that commands of the README may use.
+/// Programs that commands of the documents may use.
 const TOOLS: [Tool; 2] = [CURL, WRK];
 
+/// What is read first.
+const README: &str = "README.md";
+
 pub(crate) fn run(args: &[String]) -> Done {
-    usage::no_arguments(args, "readme takes no arguments; it always runs README.md")?;
-    let text = fs::read_to_string(step::root().join("README.md"))
-        .map_err(|error| Failure::Step(format!("README.md can't be read: {error}")))?;
-    let commands = required(&text).map_err(Failure::Step)?;
-    tools::ensure(&tools_of(&commands))?;
+    usage::no_arguments(args, "readme takes no arguments; it always runs README.md and docs/*.md")?;
+    let documents = documents()?;
+    for (name, commands) in &documents {
+        if name == README {
+            required(commands).map_err(Failure::Step)?;
+        }
+    }
+    tools::ensure(&tools_of(documents.iter().flat_map(|(_, commands)| commands)))?;
     // Apart from starting it, so that a build that takes minutes can't be mistaken for a server that hangs.
     step::run("cargo build --release")?;
-    let mut server = None;
-    for command in &commands {
-        follow(command, &mut server)?;
+    for (name, commands) in documents.iter().filter(|(_, commands)| !commands.is_empty()) {
+        step::announce(name);
+        follow_all(commands).map_err(|failure| Failure::Step(format!("{name}: {failure}")))?;
     }
-    server.map_or(Ok(()), Server::stop)
+    Ok(())
 }
 
-/// The README's commands, if none is missing that must be there.
-fn required(text: &str) -> Result<Vec<String>, String> {
-    let commands = commands::of(text).map_err(|fault| format!("README.md:{fault}"))?;
+/// Every document and its commands, the README first.
+fn documents() -> Result<Vec<(String, Vec<Shown>)>, Failure> {
+    let unreadable = |name: &str, error| Failure::Step(format!("{name} can't be read: {error}"));
+    let mut names = Vec::new();
+    for entry in fs::read_dir(step::root().join("docs")).map_err(|error| unreadable("docs", error))? {
+        let name = entry.map_err(|error| unreadable("docs", error))?.file_name();
+        names.extend(name.to_str().filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")));
+    }
+    names.sort();
+    names.insert(0, README.into());
+    let read = |name: String| {
+        let text = fs::read_to_string(step::root().join(&name)).map_err(|error| unreadable(&name, error))?;
+        let commands = commands::of(&text).map_err(|fault| Failure::Step(format!("{name}:{fault}")))?;
+        Ok((name, commands))
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// Whether the README has the commands that must be there.
+fn required(commands: &[Shown]) -> Result<(), String> {
     for needed in REQUIRED {
-        if !commands.iter().any(|command| command == needed) {
+        if !commands.iter().any(|shown| shown.command == needed) {
             return Err(format!(
                 "README.md: the command `{needed}` is gone: write the line `$ {needed}` in a block marked \
                  `console`"
             ));
         }
     }
-    Ok(commands)
+    Ok(())
 }
 
-fn tools_of(commands: &[String]) -> Vec<Tool> {
+fn tools_of<'a>(commands: impl Iterator<Item = &'a Shown> + Clone) -> Vec<Tool> {
     let uses = |tool: &Tool| {
-        commands.iter().any(|command| command.split_whitespace().any(|word| word == tool.command))
+        commands.clone().any(|shown| shown.command.split_whitespace().any(|word| word == tool.command))
     };
     TOOLS.into_iter().filter(uses).collect()
 }
 
-fn follow(command: &str, server: &mut Option<Server>) -> Done {
-    match command {
-        SERVE => {
-            *server = Some(Server::start(SERVE, &server::DEFAULT_ADDRESSES)?);
-            Ok(())
+fn follow_all(commands: &[Shown]) -> Done {
+    let mut server = None;
+    for shown in commands {
+        if is_serve(&shown.command) {
+            server.take().map_or(Ok(()), Server::stop)?;
+            server = Some(Server::start(&shown.command, &server::DEFAULT_ADDRESSES)?);
+        } else {
+            follow(shown)?;
         }
-        QUICKSTART => quickstart(),
+    }
+    server.map_or(Ok(()), Server::stop)
+}
+
+fn is_serve(command: &str) -> bool {
+    command.strip_prefix(SERVE).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+fn follow(shown: &Shown) -> Done {
+    match shown.command.as_str() {
+        QUICKSTART => quickstart(&shown.output),
         TEST => {
             step::announce(TEST);
             step::note("skipped: a step of its own in CI");
             Ok(())
         }
-        other => step::run_in_shell(other),
+        command => verify(shown, &step::capture_in_shell(command)?),
     }
 }
 
+fn verify(shown: &Shown, printed: &str) -> Done {
+    output::verify(&shown.output, printed)
+        .map_err(|fault| Failure::Step(format!("`{}` {fault}", shown.command)))
+}
+
 /// Five pass, two are denied and told when to come back, and whoever then comes back passes.
-fn quickstart() -> Done {
-    let shown = step::capture_in_shell(QUICKSTART)?;
-    let seconds = answers::verify_quickstart(&shown).map_err(Failure::Step)?;
+fn quickstart(output: &[String]) -> Done {
+    let printed = step::capture_in_shell(QUICKSTART)?;
+    let seconds = answers::verify_quickstart(&printed).map_err(Failure::Step)?;
+    output::verify(output, &printed).map_err(Failure::Step)?;
     step::note(&format!("five passed, two were denied; waiting the {seconds} s that they were told"));
     time::wait(Duration::from_secs(seconds));
-    let shown = step::capture_in_shell("curl -si localhost:8080/")?;
-    answers::verify_return(&shown).map_err(Failure::Step)
+    let printed = step::capture_in_shell("curl -si localhost:8080/")?;
+    answers::verify_return(&printed).map_err(Failure::Step)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn readme(commands: &[&str]) -> String {
+    fn readme(commands: &[&str]) -> Vec<Shown> {
         let lines: String = commands.iter().map(|command| format!("$ {command}\n")).collect();
-        format!("# slidegate\n\n```console\n{lines}```\n")
+        commands::of(&format!("# slidegate\n\n```console\n{lines}```\n")).unwrap()
     }
 
     #[test]
     fn a_readme_that_lost_a_required_command_is_told_which() {
-        assert_eq!(required(&readme(&REQUIRED)).unwrap(), REQUIRED);
+        assert_eq!(required(&readme(&REQUIRED)), Ok(()));
         for lost in REQUIRED {
             let rest: Vec<&str> = REQUIRED.into_iter().filter(|command| *command != lost).collect();
             let fault = required(&readme(&rest)).unwrap_err();
@@ -113,15 +160,31 @@ mod tests {
 
     #[test]
     fn a_command_that_only_resembles_a_required_one_does_not_count() {
-        let text = readme(&["cargo run --release -- serve --config mine.yaml", QUICKSTART, TEST]);
-        assert!(required(&text).unwrap_err().contains(SERVE));
+        let commands = readme(&["cargo run --release -- serve --config mine.yaml", QUICKSTART, TEST]);
+        assert!(required(&commands).unwrap_err().contains(SERVE));
+    }
+
+    #[test]
+    fn a_server_is_started_with_any_configuration() {
+        assert!(is_serve(SERVE));
+        assert!(is_serve("cargo run --release -- serve --config examples/gateway.yaml"));
+        assert!(!is_serve("cargo run --release -- server"));
+        assert!(!is_serve("cargo run --release -- validate examples/gateway.yaml"));
     }
 
     #[test]
     fn only_tools_that_a_command_names_are_asked_for() {
-        let tools = |command: &str| tools_of(&[command.to_owned()]);
+        let tools = |command: &str| tools_of(readme(&[command]).iter());
         assert_eq!(tools(QUICKSTART), [CURL]);
         assert_eq!(tools("wrk -t2 -c64 http://localhost:8080/"), [WRK]);
         assert_eq!(tools("cargo build"), []);
+    }
+
+    /// The commands themselves run in `cargo xtask readme`.
+    #[test]
+    fn the_commands_of_the_documents_can_be_read() {
+        let documents = documents().unwrap();
+        assert_eq!(documents[0].0, README);
+        assert_eq!(required(&documents[0].1), Ok(()));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) const VERBS: [Verb; 4] = [
     Verb { name: "test", summary: "all tests of the workspace, doc examples included", run: test::run },
     Verb {
         name: "readme",
-        summary: "runs the README's commands and verifies what they show",
+        summary: "runs the commands of README.md and docs/, and verifies what they show",
         run: readme::run,
     },
     Verb { name: "bench", summary: "NAME...: runs benchmarks; without a name, lists them", run: bench::run },

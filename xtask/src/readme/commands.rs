@@ -7,6 +7,8 @@
 //! what it prints
 //! ```
 //! ````
+//!
+//! A shell command in a block of another kind would look as if it had been tried: such blocks are refused.
 
 use std::iter::{Enumerate, Peekable};
 use std::str::Lines;
@@ -14,10 +16,20 @@ use std::str::Lines;
 const MARK: &str = "console";
 const PROMPT: &str = "$ ";
 
+/// Marks that people use for commands.
+const NOT_RUN: [&str; 5] = ["sh", "bash", "shell", "zsh", "shell-session"];
+
 type Numbered<'a> = Peekable<Enumerate<Lines<'a>>>;
 
+/// A command, and the lines that are shown below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) command: String,
+    pub(super) output: Vec<String>,
+}
+
 /// All commands in order. A fault begins with the number of its line.
-pub(super) fn of(markdown: &str) -> Result<Vec<String>, String> {
+pub(super) fn of(markdown: &str) -> Result<Vec<Shown>, String> {
     let mut lines = markdown.lines().enumerate().peekable();
     let mut commands = Vec::new();
     while let Some((index, line)) = lines.next() {
@@ -26,6 +38,13 @@ pub(super) fn of(markdown: &str) -> Result<Vec<String>, String> {
         };
         let found = block(&mut lines, fence)
             .ok_or_else(|| format!("{}: the block that begins here has no end", index + 1))?;
+        if NOT_RUN.contains(&mark) {
+            return Err(format!(
+                "{}: a block marked `{mark}` is not run: mark it `{MARK}` and begin its commands with `{PROMPT}`, \
+                 or mark it `text` if they must not run",
+                index + 1
+            ));
+        }
         if mark != MARK {
             continue;
         }
@@ -51,8 +70,8 @@ fn opening(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Reads on to the end of a block and returns its commands; `None` if it doesn't end.
-fn block(lines: &mut Numbered<'_>, fence: &str) -> Option<Vec<String>> {
-    let mut commands = Vec::new();
+fn block(lines: &mut Numbered<'_>, fence: &str) -> Option<Vec<Shown>> {
+    let mut commands: Vec<Shown> = Vec::new();
     loop {
         let (_, line) = lines.next()?;
         let line = line.trim();
@@ -60,6 +79,7 @@ fn block(lines: &mut Numbered<'_>, fence: &str) -> Option<Vec<String>> {
             return Some(commands);
         }
         let Some(command) = line.strip_prefix(PROMPT) else {
+            commands.last_mut().into_iter().for_each(|shown| shown.output.push(line.to_owned()));
             continue;
         };
         let mut command = command.to_owned();
@@ -68,7 +88,7 @@ fn block(lines: &mut Numbered<'_>, fence: &str) -> Option<Vec<String>> {
             let (_, more) = lines.next()?;
             command.push_str(more.trim_start());
         }
-        commands.push(command);
+        commands.push(Shown { command, output: Vec::new() });
     }
 }
 
@@ -79,8 +99,19 @@ mod tests {
     #[test]
     fn commands_are_the_prompted_lines_of_console_blocks_in_order() {
         let text = "Say:\n```console\n$ one\nits output\n$ two \\\n    and more\n```\n\
-                    ```sh\n$ not this\n```\nand `$ nor that`\n\n   ```console\n   $ three\n   ```\n";
-        assert_eq!(of(text).unwrap(), ["one", "two and more", "three"]);
+                    ```text\n$ not this\n```\nand `$ nor that`\n\n   ```console\n   $ three\n   ```\n";
+        let shown = |command: &str, output: &[&str]| Shown {
+            command: command.into(),
+            output: output.iter().map(ToString::to_string).collect(),
+        };
+        let expected = [shown("one", &["its output"]), shown("two and more", &[]), shown("three", &[])];
+        assert_eq!(of(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn commands_that_only_look_as_if_they_were_run_are_refused_with_their_line() {
+        let fault = of("text\n\n```sh\ncargo build\n```\n").unwrap_err();
+        assert!(fault.starts_with("3: a block marked `sh` is not run: mark it `console`"), "{fault}");
     }
 
     #[test]
