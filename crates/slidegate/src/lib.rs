@@ -185,3 +185,8 @@ pub use reservation::Reservation;
 pub use slidegate_core as core;
 pub use store::memory::MemoryStore;
 pub use store::{ReservationId, Settled, Store};
+
+/// The README's example is compiled and run with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
