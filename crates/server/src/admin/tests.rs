@@ -1,3 +1,5 @@
+use std::collections::{BTreeMap, BTreeSet};
+
 use http::Method;
 use serde_json::json;
 use slidegate::Policy;
@@ -199,6 +201,43 @@ async fn metrics_tell_decisions_store_and_build() {
     let lines: Vec<&str> = text.lines().filter(of_door).collect();
     insta::assert_snapshot!(lines.join("\n"));
     drop(reservation);
+}
+
+/// The metrics with their labels, as docs/operating.md lists them.
+fn documented() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+    let spans = |cell: &'static str| cell.split('`').skip(1).step_by(2);
+    let rows = include_str!("../../../../docs/operating.md")
+        .lines()
+        .filter(|line| line.starts_with("| `slidegate_"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').collect();
+        (spans(cells[1]).next().unwrap(), spans(cells[2]).collect())
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn the_documentation_lists_every_metric_with_its_labels() {
+    let text = metrics(&admin()).await;
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let exported: BTreeMap<String, BTreeSet<&str>> = types
+        .map(|(family, kind)| {
+            let (name, of_sample) = match kind {
+                "counter" => (format!("{family}_total"), format!("{family}_total")),
+                "info" => (format!("{family}_info"), format!("{family}_info")),
+                "histogram" => (family.to_owned(), format!("{family}_count")),
+                _ => (family.to_owned(), family.to_owned()),
+            };
+            let sample = text.lines().find_map(|line| line.strip_prefix(&of_sample)).unwrap();
+            let labels =
+                sample.strip_prefix('{').and_then(|sample| sample.split_once('}')).map_or("", |cut| cut.0);
+            let names = labels.split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name);
+            (name, names.collect())
+        })
+        .collect();
+    let documented: BTreeMap<String, _> =
+        documented().into_iter().map(|(name, labels)| (name.to_owned(), labels)).collect();
+    assert_eq!(documented, exported);
 }
 
 #[tokio::test]

@@ -62,12 +62,33 @@ fn the_quickstart_configuration_loads_without_a_warning() {
 
 #[test]
 fn the_examples_load_without_warnings() {
-    for name in ["full.yaml", "gateway.yaml", "quickstart.yaml"] {
+    for name in ["full.yaml", "gateway.yaml", "quickstart.yaml", "benchmark.yaml"] {
         let loaded = load(&Path::new(EXAMPLES).join(name)).unwrap_or_else(|report| panic!("{report}"));
         assert!(loaded.config.gateway.is_some());
         let warnings = loaded.warnings.entries().filter(|entry| entry.severity == "warning");
         assert_eq!(warnings.collect::<Vec<_>>(), [], "{name}");
     }
+}
+
+#[test]
+fn configurations_in_the_documents_load_without_warnings() {
+    let docs = Path::new(EXAMPLES).join("../docs");
+    let mut count = 0;
+    for entry in fs::read_dir(docs).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for block in text.split("```yaml\n").skip(1) {
+            let yaml = block.split("```").next().unwrap();
+            let loaded = read(&path.display().to_string(), yaml).unwrap_or_else(|report| panic!("{report}"));
+            let warnings = loaded.warnings.entries().filter(|entry| entry.severity == "warning");
+            assert_eq!(warnings.collect::<Vec<_>>(), [], "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 2, "only {count} configurations found");
 }
 
 #[test]
