@@ -60,7 +60,7 @@ fn by_keys(results: &Path) -> Result<String, Failure> {
         log_y: true,
         lines: &[
             Line { name: "slidegate: policy by name, key from text, decision", points: slidegate },
-            Line { name: "the same growth as the hash map's", points: lifted },
+            Line { name: "slidegate, if it grew as the hash map does", points: lifted },
             Line { name: "HashMap<String, AtomicU64>: lookup and add", points: map },
         ],
     }))

@@ -1,4 +1,4 @@
-//! A plot of a few lines, written as SVG: axes, ticks, labels, and a name beside each line.
+//! A plot of a few lines, written as SVG: axes, ticks, labels, and the names of the lines.
 //!
 //! Not a plotting library: the horizontal axis is always logarithmic, and the picture has one size. Colours of
 //! text and frame come from the style sheet, which follows the reader's light or dark scheme; a document shows
@@ -24,12 +24,14 @@ pub(super) struct Line {
 }
 
 const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 400.0;
-/// The frame's edges: room for labels at the left and below, for the title above.
+const HEIGHT: f64 = 420.0;
+/// The frame's edges: room for labels at the left and below. Above it stand the title and the names of the lines,
+/// one below the other, where no line can run through them.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = WIDTH - 20.0;
-const TOP: f64 = 46.0;
 const BOTTOM: f64 = HEIGHT - 56.0;
+const NAMES_TOP: f64 = 48.0;
+const NAME_HEIGHT: f64 = 20.0;
 
 /// Told apart by readers who see red and green as one, and on white as on black.
 const COLORS: [&str; 3] = ["#2f81f7", "#d9822b", "#8957e5"];
@@ -52,12 +54,9 @@ impl Axis {
     fn around(values: impl Iterator<Item = f64>, log: bool, from: f64, to: f64) -> Self {
         let (low, high) = values
             .fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)));
-        let (low, high) = if log {
-            (low.log10().floor(), high.log10().ceil())
-        } else {
-            let step = round_step(high);
-            (0.0, (high / step).ceil() * step)
-        };
+        let step = round_step(high);
+        let round = (0.0, (high / step).ceil() * step);
+        let (low, high) = if log { (low.log10().floor(), high.log10().ceil()) } else { round };
         Self { log, low, high: if high > low { high } else { low + 1.0 }, from, to }
     }
 
@@ -68,13 +67,9 @@ impl Axis {
 
     fn ticks(&self) -> Vec<f64> {
         let step = if self.log { 1.0 } else { round_step(self.high) };
-        let mut ticks = Vec::new();
-        let mut tick = self.low;
-        while tick <= self.high + step / 2.0 {
-            ticks.push(if self.log { 10_f64.powf(tick) } else { tick });
-            tick += step;
-        }
-        ticks
+        let ticks = (0..=20_u8).map(|index| self.low + step * f64::from(index));
+        let inside = ticks.take_while(|tick| *tick <= self.high + step / 2.0);
+        inside.map(|tick| if self.log { 10_f64.powf(tick) } else { tick }).collect()
     }
 }
 
@@ -88,47 +83,28 @@ fn round_step(high: f64) -> f64 {
 /// The picture as text, ending with a line break.
 pub(super) fn svg(plot: &Plot<'_>) -> String {
     let points = || plot.lines.iter().flat_map(|line| line.points.iter().copied());
+    let top = row(plot.lines.len());
     let x = Axis::around(points().map(|(x, _)| x), true, LEFT, RIGHT);
-    let y = Axis::around(points().map(|(_, y)| y), plot.log_y, BOTTOM, TOP);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n\
-         <title>{0}</title>\n<style>{STYLE}</style>\n<text class=\"title\" x=\"{LEFT}\" y=\"26\">{0}</text>\n",
-        escaped(plot.title)
-    );
-    for tick in x.ticks() {
-        let (at, label) = (x.at(tick), power_of_ten(tick));
-        let _ = writeln!(svg, "<path class=\"grid\" d=\"M{at:.1} {TOP}V{BOTTOM}\"/>");
-        let _ = writeln!(
-            svg,
-            "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
-            BOTTOM + 18.0
-        );
+    let y = Axis::around(points().map(|(_, y)| y), plot.log_y, BOTTOM, top);
+    let mut svg =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
+    let _ = writeln!(svg, "<title>{}</title>\n<style>{STYLE}</style>", escaped(plot.title));
+    text(&mut svg, LEFT, 26.0, "class=\"title\"", plot.title);
+    for (tick, at) in x.ticks().into_iter().map(|tick| (tick, x.at(tick))) {
+        let _ = writeln!(svg, "<path class=\"grid\" d=\"M{at:.1} {top}V{BOTTOM}\"/>");
+        text(&mut svg, at, BOTTOM + 18.0, MIDDLE, &power_of_ten(tick));
     }
-    for tick in y.ticks() {
-        let (at, label) = (y.at(tick), format!("{tick:.0}"));
+    for (tick, at) in y.ticks().into_iter().map(|tick| (tick, y.at(tick))) {
         let _ = writeln!(svg, "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>");
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-            LEFT - 8.0,
-            at + 4.0
-        );
+        text(&mut svg, LEFT - 8.0, at + 4.0, "text-anchor=\"end\"", &format!("{tick:.0}"));
     }
-    let (middle, center) = (f64::midpoint(LEFT, RIGHT), f64::midpoint(TOP, BOTTOM));
-    let label = "text-anchor=\"middle\"";
-    let _ = writeln!(
-        svg,
-        "<text x=\"{middle}\" y=\"{}\" {label}>{}</text>",
-        HEIGHT - 14.0,
-        escaped(plot.x_label)
-    );
-    let turned = format!("transform=\"translate(18 {center}) rotate(-90)\" {label}");
-    let _ = writeln!(svg, "<text {turned}>{}</text>", escaped(plot.y_label));
+    text(&mut svg, f64::midpoint(LEFT, RIGHT), HEIGHT - 14.0, MIDDLE, plot.x_label);
+    let turned = format!("{MIDDLE} transform=\"translate(18 {}) rotate(-90)\"", f64::midpoint(top, BOTTOM));
+    text(&mut svg, 0.0, 0.0, &turned, plot.y_label);
     for (index, line) in plot.lines.iter().enumerate() {
         draw(&mut svg, line, index, &x, &y);
     }
-    svg.push_str("</svg>\n");
-    svg
+    svg + "</svg>\n"
 }
 
 fn draw(svg: &mut String, line: &Line, index: usize, x: &Axis, y: &Axis) {
@@ -139,10 +115,20 @@ fn draw(svg: &mut String, line: &Line, index: usize, x: &Axis, y: &Axis) {
     for (px, py) in places {
         let _ = writeln!(svg, "<circle cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"3.5\" fill=\"{color}\"/>");
     }
-    // The names stand in a corner, one below the other: beside their lines they would run into each other.
-    let row = TOP + 20.0 + 20.0 * f64::from(u32::try_from(index).unwrap_or(0));
-    let _ = writeln!(svg, "<path class=\"line\" stroke=\"{color}\" d=\"M{} {row}h24\"/>", LEFT + 16.0);
-    let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", LEFT + 48.0, row + 4.0, escaped(line.name));
+    let middle = row(index);
+    let _ = writeln!(svg, "<path class=\"line\" stroke=\"{color}\" d=\"M{LEFT} {middle}h24\"/>");
+    text(svg, LEFT + 32.0, middle + 4.0, "", line.name);
+}
+
+const MIDDLE: &str = "text-anchor=\"middle\"";
+
+fn text(svg: &mut String, x: f64, y: f64, attributes: &str, text: &str) {
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{}</text>", escaped(text));
+}
+
+/// Where the name of a line stands; that of one behind the last is where the frame begins.
+fn row(index: usize) -> f64 {
+    NAMES_TOP + NAME_HEIGHT * f64::from(u32::try_from(index).unwrap_or(0))
 }
 
 /// `1000` as 10 with a raised 3.
