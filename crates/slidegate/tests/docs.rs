@@ -1,4 +1,5 @@
 //! docs/http.md says what the code does: each row of its tables, and each answer that it shows.
+#![expect(clippy::unwrap_used, reason = "all of this is tests")]
 
 use std::net::IpAddr;
 use std::sync::Arc;
