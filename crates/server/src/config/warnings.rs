@@ -64,14 +64,6 @@ fn by_client_ip(policy: &Policy) -> bool {
     policy.key().iter().any(Template::is_client_ip)
 }
 
-/// Whether the client decides what the part is, and whether it is there.
-fn is_client_chosen(template: &Template) -> bool {
-    let text = template.to_string();
-    ["header:", "cookie:", "query:"]
-        .iter()
-        .any(|source| text.contains(&format!("{{{source}")) || text.contains(&format!("{{secret:{source}")))
-}
-
 fn trusts_everyone(read: &Read) -> Vec<Finding> {
     let Trust::Proxies(nets) = &read.config.client_ip.trust else {
         return Vec::new();
@@ -163,7 +155,7 @@ fn skipped_by_leaving_a_part_out(read: &Read) -> Vec<Finding> {
     let skipping = policies(read).filter(|(policy, _)| policy.missing() == Missing::Skip);
     skipping
         .filter_map(|(policy, places)| {
-            let part = policy.key().iter().find(|part| is_client_chosen(part))?;
+            let part = policy.key().iter().find(|part| part.is_client_chosen())?;
             let message = format!("a client dodges policy `{}` by leaving {part} out", policy.name());
             let help =
                 "write missing: count, deny or client_ip, unless something before this demands the part";
@@ -294,7 +286,7 @@ fn route_danger(read: &Read, route: &Route, at: Span) -> Option<Finding> {
     // With a new value in each request, a client gets a new counter in each request.
     let chosen = |name: &str| {
         let policy = read.config.policies.iter().find(|policy| &**policy.name() == name)?;
-        policy.key().iter().find(|part| is_client_chosen(part))
+        policy.key().iter().find(|part| part.is_client_chosen())
     };
     let parts: Vec<&Template> = route.policies.iter().map(|name| chosen(name)).collect::<Option<_>>()?;
     let message = format!(

@@ -182,6 +182,20 @@ impl Template {
         self.placeholder.as_ref().is_some_and(|placeholder| placeholder.source == Source::ClientIp)
     }
 
+    /// Whether the value is whatever a client cares to write, or leave out: a header, a cookie or a parameter
+    /// of the query, hashed or not. Path, method and host are not: a route can pin them down.
+    pub fn is_client_chosen(&self) -> bool {
+        self.placeholder.as_ref().is_some_and(|placeholder| match placeholder.source {
+            Source::Header(_) | Source::Cookie(_) | Source::Query(_) => true,
+            Source::ClientIp
+            | Source::Path
+            | Source::Method
+            | Source::Host
+            | Source::Route
+            | Source::PathParam(_) => false,
+        })
+    }
+
     /// The parameter of a pattern route that it asks for, if it does.
     pub fn path_param(&self) -> Option<&str> {
         match self.placeholder.as_ref()?.source {

@@ -125,6 +125,18 @@ fn a_template_knows_what_it_asks_for() {
 }
 
 #[test]
+fn headers_cookies_and_queries_are_chosen_by_the_client() {
+    for text in ["{header:x-user}", "{cookie:sid}", "{query:q}", "user {header:x-user}", "{secret:header:a}"]
+    {
+        assert!(template(text).is_client_chosen(), "{text}");
+    }
+    for text in ["{client_ip}", "{path}", "{path:header}", "{method}", "{host}", "{route}", "header:q of all"]
+    {
+        assert!(!template(text).is_client_chosen(), "{text}");
+    }
+}
+
+#[test]
 fn names_may_hold_colons_and_blanks() {
     assert_eq!(&**template("{query:a:b}").name(), "query:a:b");
     let template = template("{query:user id}");
