@@ -55,7 +55,7 @@ pub(crate) struct Args {
     key: Vec<(String, String)>,
 
     /// What to charge; 0 looks without charging
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = parse_cost)]
     cost: Cost,
 
     /// Where the server's API listens
@@ -243,6 +243,10 @@ fn parse_key_part(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE, as in client_ip=203.0.113.7".to_owned()),
     }
+}
+
+fn parse_cost(text: &str) -> Result<Cost, String> {
+    text.parse().map_err(|_| format!("write a whole number from 0 to {}", Cost::MAX))
 }
 
 fn key_map(parts: &[(String, String)]) -> Result<Map<String, Value>, String> {
