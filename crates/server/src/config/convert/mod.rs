@@ -12,6 +12,7 @@ mod paths;
 mod policies;
 mod routes;
 mod store;
+mod upstream;
 
 use std::sync::Arc;
 

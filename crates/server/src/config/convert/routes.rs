@@ -4,7 +4,6 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::uri::{Authority, Uri};
 use slidegate::core::limit::Algorithm;
 use slidegate::core::time::Millis;
 use slidegate::http::path::{PathRules, TrailingSlash};
@@ -13,9 +12,9 @@ use slidegate::policy::NamedLimit;
 
 use super::doors::Listen;
 use super::paths::{self, Kind};
-use super::{Draft, Places, net};
+use super::{Draft, Places, net, upstream};
 use crate::config::fields::{Fields, Reader, did_you_mean};
-use crate::config::model::{GatewayConfig, PathMatch, Route, Upstream};
+use crate::config::model::{GatewayConfig, PathMatch, Route};
 use crate::config::schema;
 use crate::config::source::Span;
 use crate::config::yaml::{Node, Value};
@@ -86,7 +85,7 @@ fn config(
     let routes_node = fields.require("routes", help, reader)?;
     let items = reader.list(routes_node, "routes", ROUTES_MAX, help)?;
     let rules = path_rules.unwrap_or_default();
-    let read: Vec<_> = items.iter().map(|item| route(item, &rules, drafts, reader)).collect();
+    let read: Vec<_> = items.iter().map(|item| route(item, listen, &rules, drafts, reader)).collect();
     refuse_unreachable(items, &read, &rules, reader);
     places.routes = items.iter().map(|item| item.at).collect();
     Some(GatewayConfig {
@@ -109,7 +108,13 @@ fn path_rules(node: &Node, reader: &mut Reader<'_>) -> Option<PathRules> {
     Some(PathRules { merge_slashes: merge_slashes?, trailing_slash: trailing_slash? })
 }
 
-fn route(node: &Node, rules: &PathRules, drafts: Option<&[Draft]>, reader: &mut Reader<'_>) -> Option<Route> {
+fn route(
+    node: &Node,
+    listen: Option<SocketAddr>,
+    rules: &PathRules,
+    drafts: Option<&[Draft]>,
+    reader: &mut Reader<'_>,
+) -> Option<Route> {
     let fields = Fields::of(node, "route", &schema::ROUTE, reader)?;
     let matched = fields.require("match", "write match: {prefix: /}", reader);
     let matched = matched.and_then(|node| matches(node, rules, reader));
@@ -117,7 +122,7 @@ fn route(node: &Node, rules: &PathRules, drafts: Option<&[Draft]>, reader: &mut 
     let policies =
         fields.get("policies").map_or_else(|| Some(Vec::new()), |node| policies(node, path, drafts, reader));
     let upstream = fields.require("upstream", "write upstream: http://127.0.0.1:9000, or echo", reader);
-    let upstream = upstream.and_then(|node| upstream_of(node, reader));
+    let upstream = upstream.and_then(|node| upstream::upstream(node, listen, reader));
     let timeout = fields.get("timeout").map_or(Some(TIMEOUT_DEFAULT), |node| {
         reader.duration(node, "timeout", Millis(1)..=TIMEOUT_MAX).map(Into::into)
     });
@@ -271,38 +276,6 @@ fn refuse_waiting(draft: &Draft, at: Span, reader: &mut Reader<'_>) -> bool {
         );
     }
     !waiting
-}
-
-fn upstream_of(node: &Node, reader: &mut Reader<'_>) -> Option<Upstream> {
-    let help = "write upstream: http://127.0.0.1:9000, or echo";
-    let scalar = reader.text(node, "upstream", help)?;
-    let text = scalar.text.as_str();
-    if text == "echo" {
-        return Some(Upstream::Echo);
-    }
-    if text.starts_with("https://") {
-        reader.not_yet(node.at, "an upstream with https", help);
-        return None;
-    }
-    let authority = text.parse::<Uri>().ok().filter(|uri| uri.scheme_str() == Some("http"));
-    let path = authority.as_ref().map_or("", |uri| uri.path_and_query().map_or("", |path| path.as_str()));
-    let message = match authority.as_ref().and_then(Uri::authority) {
-        Some(_) if path != "/" || text.ends_with('/') => {
-            "an upstream has no path: requests are forwarded with their own".to_owned()
-        }
-        Some(authority) if authority.as_str().contains('@') => {
-            "an upstream has no user and password: they would not be sent".into()
-        }
-        Some(authority) if is_address(authority) => return Some(Upstream::Http(authority.clone())),
-        Some(_) => "an upstream needs its port".into(),
-        None => format!("`{}` is not an upstream{}", scalar.shown, did_you_mean(text, ["echo"].iter())),
-    };
-    reader.unreadable(node, 0, "upstream", message, help);
-    None
-}
-
-fn is_address(authority: &Authority) -> bool {
-    !authority.host().is_empty() && authority.port_u16().is_some_and(|port| port != 0)
 }
 
 /// The first route that matches is taken, so one that an earlier route covers would never be.
