@@ -129,6 +129,10 @@ pub(super) fn parse(
     Ok(composer.node(raw))
 }
 
+/// What files of another kind are told, wherever they are recognized.
+pub(super) const ENVOY_FILES: &str = "reading Envoy ratelimit files (`domain` and `descriptors`)";
+pub(super) const ENVOY_HELP: &str = "write the limits as policies of a slidegate configuration";
+
 /// What the parser says in words of its own, or of Rust: a part of it, and what to say instead.
 const PARSER_WORDS: [(&str, &str, &str); 6] = [
     ("tabs disallowed", "tabs can't indent", "indent with spaces"),
@@ -143,12 +147,26 @@ const PARSER_WORDS: [(&str, &str, &str); 6] = [
     ("budget breached", "it goes beyond what any configuration needs", "shorten it"),
 ];
 
+/// Several documents in one file are how Envoy's limits of several domains are written.
+fn is_envoy_text(text: &str) -> bool {
+    let has = |name| text.lines().any(|line| line.starts_with(name));
+    has("descriptors:") && !has("policies:")
+}
+
 fn fault_of(source: &Source, error: &serde_saphyr::Error) -> Finding {
     let at = error.location().map(|location| span_of(source, location));
     let line = at.map_or("", |at| source.slice(source.line_of(at.start)));
     let text = error.without_snippet().to_string();
     // The place is said by the report.
     let text = text.split(" at line ").next().unwrap_or(&text);
+    if text.contains("Documents") && is_envoy_text(&source.text) {
+        return Finding {
+            severity: Severity::Error,
+            at: None,
+            message: format!("{ENVOY_FILES} is not available yet"),
+            help: Some(ENVOY_HELP.into()),
+        };
+    }
     let known = PARSER_WORDS.iter().find(|(part, ..)| text.contains(part));
     let (text, help) = known.map_or((text, None), |(_, text, help)| (*text, Some((*help).to_owned())));
     let guess = if line.contains("${") {

@@ -22,7 +22,7 @@ use super::fields::{Fields, Reader};
 use super::model::{Config, LogFormat, TelemetryConfig};
 use super::schema;
 use super::source::Span;
-use super::yaml::{Node, Value};
+use super::yaml::{ENVOY_FILES, ENVOY_HELP, Node, Value};
 
 /// A configuration, and where its parts stand in the file: what warnings point at.
 #[derive(Clone, Debug)]
@@ -76,11 +76,7 @@ pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<
         return None;
     }
     if is_envoy_file(root) {
-        reader.not_yet(
-            root.at,
-            "reading Envoy ratelimit files (`domain` and `descriptors`)",
-            "write the limits as policies of a slidegate configuration",
-        );
+        reader.not_yet(root.at, ENVOY_FILES, ENVOY_HELP);
         return None;
     }
     let fields = Fields::of(root, "configuration", &schema::CONFIGURATION, reader)?;
