@@ -103,6 +103,8 @@ fn every_field_has_a_broken_file_and_stands_in_the_full_example() {
     }
 }
 
+// R170: a misspelled field was ignored, and with it the limit that it was to set. Each broken file must be
+// refused, with its cause.
 #[test]
 fn broken_files_say_what_to_write_instead() {
     snapshots().bind(|| {

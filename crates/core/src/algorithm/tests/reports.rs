@@ -120,6 +120,34 @@ fn a_fixed_window_ends_under_steady_traffic() {
     }
 }
 
+// R020, R021, F22: the count was written and its TTL was not, so that the counter, and with it the denial,
+// stayed for ever. Here both are one state, and it never outlives its window.
+#[test]
+fn no_counter_outlives_its_window() {
+    for limit in (1..=5).flat_map(|window| all(2, window)) {
+        let mut world = World::new(&[limit]);
+        for ms in (0..1_000).flat_map(|ms| [ms, ms, ms]) {
+            world.ask(ms, &limit, 1 + u32::from(ms % 7 == 0));
+            let lives = world.state.expires_at_ms(&limit) - world.now().floor_ms();
+            assert!((1..=limit.window().get()).contains(&lives), "{limit} {lives}");
+        }
+    }
+}
+
+// R024: count, limit and reset were three keys that expired one after the other: at the end of each window
+// clients were told a limit of 0 and a reset of 0.
+#[test]
+fn what_is_told_at_the_end_of_a_window_is_whole() {
+    for limit in &all(5, SECOND)[..4] {
+        let mut world = World::new(&[*limit]);
+        for ms in 0..3_500 {
+            let (_, outcome) = world.ask(ms, limit, 1);
+            assert_eq!((outcome.limit, outcome.used + outcome.remaining), (5, 5), "{limit} at {ms}");
+            assert!(outcome.reset_after > Millis::ZERO, "{limit} at {ms}");
+        }
+    }
+}
+
 // R026: looking at absent keys created them, without an end.
 #[test]
 fn a_peek_leaves_a_new_counter_new() {

@@ -5,6 +5,7 @@ mod faults;
 mod forwarding;
 mod framing;
 mod limits;
+mod policies;
 mod routes;
 mod shutdown;
 mod support;

@@ -125,12 +125,13 @@ impl Setup {
         let address = listener.local_addr().unwrap();
         let gateway = Arc::new(self.gateway());
         let limiter = gateway.context.limiter.clone();
+        let metrics = gateway.context.metrics.clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async {
             let _ = stopped.await;
         };
         let ended = tokio::spawn(serve(listener, gateway, bounds, stopped, grace));
-        Running { address, limiter, stop: Some(stop), ended }
+        Running { address, limiter, metrics, stop: Some(stop), ended }
     }
 }
 
@@ -138,6 +139,7 @@ impl Setup {
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     pub(super) limiter: Limiter,
+    pub(super) metrics: Arc<Metrics>,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<()>,
 }

@@ -23,6 +23,27 @@ fn what_has_expired_is_swept_to_the_last_key() {
 }
 
 #[test]
+fn whatever_was_asked_nothing_is_left_when_its_windows_are_over() {
+    // R020, R021: a counter lost its end, and its client was denied for ever.
+    let (clock, store) = store(1000);
+    let policies = ["1/1ms", "2/3ms; 9/5ms", "3/2ms"].map(policy);
+    for n in 0..20_000_u32 {
+        let (policy, value) = (&policies[n as usize % 3], (n % 7).to_string());
+        let id = (n % 5 == 0).then(ReservationId::random);
+        let answer = try_check(&store, policy, &value, n % 4, id).unwrap();
+        if let Some(id) = id.filter(|_| n % 10 == 0 && answer.granted == 1) {
+            store.settle_now(id, n % 3);
+        }
+        clock.advance(Duration::from_micros(u64::from(n % 11) * 70));
+    }
+    assert!(store.figures().keys > 0);
+    // A window, and the millisecond that an admission may be charged late.
+    clock.advance(Duration::from_millis(6));
+    store.sweep();
+    assert_eq!(MemoryFigures { live_evictions: 0, ..store.figures() }, MemoryFigures::default());
+}
+
+#[test]
 fn peeks_and_denials_create_nothing() {
     // R026: reading made keys that never went away.
     let (_clock, store) = store(100);
