@@ -47,7 +47,7 @@ pub(crate) fn run() -> ExitCode {
         Verb::Check(args) => match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime.block_on(check::run(args)),
             Err(error) => {
-                eprintln!("slidegate: can't start: {error}");
+                eprintln!("error: can't start: {error}");
                 ExitCode::from(FAILED)
             }
         },

@@ -1,5 +1,7 @@
 //! `slidegate serve`: everything in one process.
 
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,7 +26,7 @@ Examples:
   slidegate serve --config examples/gateway.yaml
 
 SIGTERM or Ctrl-C stops accepting and lets running requests finish; a second one ends at once.
-Exit codes: 0 stopped as told, 1 could not start, 2 wrong usage.";
+Exit codes: 0 stopped as told, 1 could not start or ended at once, 2 wrong usage.";
 
 /// Serves until it is told to stop.
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -40,29 +42,35 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match serve(loaded) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("slidegate: {error}");
+            show(io::stderr(), format_args!("error: {error}\n"));
             ExitCode::from(FAILED)
         }
     }
 }
 
 fn fail_with(report: &Report) -> ExitCode {
-    eprint!("{report}");
+    show(io::stderr(), report);
     ExitCode::from(FAILED)
 }
 
 fn serve(loaded: Loaded) -> Result<(), StartError> {
     if !loaded.warnings.is_empty() {
-        eprint!("{}", loaded.warnings);
+        show(io::stderr(), &loaded.warnings);
     }
-    println!("{}", Table::of(&loaded.config.policies));
+    show(io::stdout(), format_args!("{}\n", Table::of(&loaded.config.policies)));
     let runtime = tokio::runtime::Runtime::new().map_err(StartError::Runtime)?;
     runtime.block_on(async {
         let app = App::bind(loaded.config).await?;
         for (what, address) in app.addresses() {
-            println!("{what:<8} http://{address}");
+            show(io::stdout(), format_args!("{what:<8} http://{address}\n"));
         }
         app.run(signals::shutdown()).await;
         Ok(())
     })
+}
+
+/// What is said at the start is for people: a full disk or a closed pipe must not keep limits from being in
+/// force.
+fn show(mut to: impl Write, text: impl Display) {
+    let _ = write!(to, "{text}");
 }
