@@ -43,6 +43,10 @@ fn status_of(address: &str) -> String {
     line.trim_end().to_owned()
 }
 
+fn terminate(server: &Child) {
+    assert!(Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap().success());
+}
+
 #[test]
 fn it_says_where_it_listens_limits_and_ends_with_0_at_sigterm() {
     let folder = tempfile::tempdir().unwrap();
@@ -52,9 +56,30 @@ fn it_says_where_it_listens_limits_and_ends_with_0_at_sigterm() {
     let address = said.find_map(|line| line.strip_prefix("gateway  http://").map(str::to_owned)).unwrap();
     assert_eq!(status_of(&address), "HTTP/1.1 200 OK");
     assert_eq!(status_of(&address), "HTTP/1.1 429 Too Many Requests");
-    let told = Command::new("kill").args(["-TERM", &server.0.id().to_string()]).status().unwrap();
-    assert!(told.success());
+    terminate(&server.0);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
+}
+
+// R173: a request that hung kept the process until it was killed. Whoever can't wait for the grace says so.
+#[test]
+fn a_second_signal_ends_it_at_once_whatever_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Ended(serve(&configuration(folder.path(), ([127, 0, 0, 1], 0).into())));
+    let mut said = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let address = said.find_map(|line| line.strip_prefix("gateway  http://").map(str::to_owned)).unwrap();
+    let mut hung = TcpStream::connect(address).unwrap();
+    hung.write_all(b"POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n")
+        .unwrap();
+    let mut going_on = [0; 12];
+    hung.read_exact(&mut going_on).unwrap();
+    assert_eq!(&going_on, b"HTTP/1.1 100");
+    let mut log = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    terminate(&server.0);
+    assert!(log.any(|line| line.contains("SIGTERM: stopping")));
+    assert!(server.0.try_wait().unwrap().is_none(), "it waits for the request");
+    terminate(&server.0);
+    assert!(log.any(|line| line.contains("told to stop twice: ending at once")));
+    assert_eq!(server.0.wait().unwrap().code(), Some(1));
 }
 
 // Printing to a pipe that nobody reads any more (`slidegate serve | head`) was a panic before the first port
