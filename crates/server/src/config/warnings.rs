@@ -284,9 +284,10 @@ fn route_danger(read: &Read, route: &Route, at: Span) -> Option<Finding> {
         return Some(say(Severity::Info, Some(at), "this route has no policies: it is not limited", help));
     }
     // With a new value in each request, a client gets a new counter in each request.
+    let any_host = route.host.as_deref().is_none_or(|host| host.starts_with("*."));
     let chosen = |name: &str| {
         let policy = read.config.policies.iter().find(|policy| &**policy.name() == name)?;
-        policy.key().iter().find(|part| part.is_client_chosen())
+        policy.key().iter().find(|part| part.is_client_chosen() || (any_host && part.is_host()))
     };
     let parts: Vec<&Template> = route.policies.iter().map(|name| chosen(name)).collect::<Option<_>>()?;
     let message = format!(

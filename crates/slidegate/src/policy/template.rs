@@ -196,6 +196,11 @@ impl Template {
         })
     }
 
+    /// Whether the value is the host that was asked for: chosen by the client too, where a route takes any.
+    pub fn is_host(&self) -> bool {
+        self.placeholder.as_ref().is_some_and(|placeholder| placeholder.source == Source::Host)
+    }
+
     /// The parameter of a pattern route that it asks for, if it does.
     pub fn path_param(&self) -> Option<&str> {
         match self.placeholder.as_ref()?.source {

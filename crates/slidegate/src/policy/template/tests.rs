@@ -120,6 +120,7 @@ fn a_template_knows_what_it_asks_for() {
     assert!(template("{client_ip}").is_client_ip());
     assert!(template("ip {client_ip}").is_client_ip());
     assert!(!template("{header:client_ip}").is_client_ip());
+    assert!(template("at {host}").is_host() && !template("{header:host}").is_host());
     assert_eq!(template("{path:id}").path_param(), Some("id"));
     assert_eq!(template("{path}").path_param(), None);
 }
