@@ -198,7 +198,7 @@ fn by_the_clock_that_decides_no_window_of_a_second_holds_more_than_the_limit() {
     for pair in admitted.windows(LIMIT + 1) {
         assert!(pair[LIMIT] - pair[0] >= WINDOW_MICROS, "{} and {}", pair[0], pair[LIMIT]);
     }
-    // On an idle machine it is 5000 each second. A loaded one may not even ask as often, so this is only a
-    // floor: 4000 each second on average.
-    assert!(admitted.len() >= 8000, "{} in two seconds", admitted.len());
+    // What comes back is taken within milliseconds by threads that never stop asking: at least 4975 each
+    // second, unless the machine stands still for most of one.
+    assert!(admitted.len() >= 2 * 4975, "{} in two seconds", admitted.len());
 }
