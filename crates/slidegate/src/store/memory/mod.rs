@@ -13,8 +13,8 @@
 //! ([`Mode::Full`]) and counted. Nothing runs in the background: [`MemoryStore::sweep`] gives memory
 //! of expired keys back, and whoever owns the store calls it when it suits.
 //!
-//! A slot takes 128 bytes, and 8 more in the index; a log of more than one tick takes 8 bytes for each
-//! tick with admissions, 64 kB at the most.
+//! A slot takes 128 bytes, and 6 to 12 more in the index; a log of more than six ticks takes 8 bytes for
+//! each tick with admissions, 64 kB at the most.
 
 use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip128::SipHasher13;
