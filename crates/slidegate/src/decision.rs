@@ -29,8 +29,8 @@ pub(crate) struct Part {
     pub(crate) outcomes: Outcomes,
 }
 
-/// Outcomes of a few limits, most often one.
-pub(crate) type Outcomes = SmallVec<[Outcome; 1]>;
+/// Outcomes of a few limits: most policies have one or two, which then need no allocation.
+pub(crate) type Outcomes = SmallVec<[Outcome; 2]>;
 
 /// One limit of a decision.
 #[derive(Clone, Copy, Debug)]

@@ -107,7 +107,7 @@ pub struct Answer {
     /// How many of the `times` checks were granted.
     pub granted: u32,
     /// One for each charge, in order.
-    pub outcomes: SmallVec<[Outcome; 1]>,
+    pub outcomes: SmallVec<[Outcome; 2]>,
     /// Who answered.
     pub mode: Mode,
 }
