@@ -1,7 +1,8 @@
 //! That limits hold, whoever asks over however many connections, and that answers say where a client stands.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 
 use http::Request;
 use hyper::server::conn::http1;
@@ -15,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::subscriber::DefaultGuard;
 
 use super::support::{Behind, Setup, empty, exact, full, got, route};
 use crate::config::Upstream;
@@ -213,9 +215,39 @@ async fn a_request_without_the_parts_of_a_key_is_answered() {
     assert!(refused.json()["detail"].as_str().unwrap().contains("x-user"), "{}", refused.body);
 }
 
-// R080: over a Unix socket there is no address, and hashing it panicked. Such requests share one counter.
+/// Log lines of a test.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Takes what this thread logs until the guard is dropped.
+    fn listen(&self) -> DefaultGuard {
+        let log = self.clone();
+        tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(move || log.clone()).finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+// R080: over a Unix socket there is no address, and hashing it panicked. Such requests share one counter,
+// and one line in the log says what to do about it, however many come.
 #[tokio::test]
 async fn peers_without_an_address_are_limited_together() {
+    let log = Log::default();
+    let _listening = log.listen();
     let setup = Setup::new(vec![route(Upstream::Echo)]).limited(policy("all", "1/h", &["{client_ip}"]));
     let gateway = Arc::new(setup.gateway());
     for status in ["HTTP/1.1 200", "HTTP/1.1 429"] {
@@ -234,6 +266,9 @@ async fn peers_without_an_address_are_limited_together() {
         assert!(!answer.contains("x-forwarded-for"), "there is nothing to tell an upstream: {answer}");
     }
     assert_eq!(gateway.context.metrics.no_client_ip.get(), 2);
+    let logged = log.text();
+    assert_eq!(logged.matches("ERROR").count(), 1, "{logged}");
+    assert!(logged.contains("name it in client_ip.header"), "{logged}");
 }
 
 // R088: keys of 64 KiB filled the store. A long header is within bounds or refused, never a 500, and two
