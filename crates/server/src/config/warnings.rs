@@ -24,7 +24,7 @@ const WINDOW_LONG: Millis = Millis(86_400_000);
 
 type Danger = fn(&Read) -> Vec<Finding>;
 
-const DANGERS: [Danger; 15] = [
+const DANGERS: [Danger; 16] = [
     trusts_everyone,
     hops_trust_whoever_connects,
     clients_behind_a_proxy_share_an_address,
@@ -34,6 +34,7 @@ const DANGERS: [Danger; 15] = [
     penalties,
     skipped_by_leaving_a_part_out,
     cost_may_be_nothing,
+    cost_may_never_fit,
     exempts_everyone,
     limits_by_position,
     not_exact,
@@ -171,6 +172,23 @@ fn cost_may_be_nothing(read: &Read) -> Vec<Finding> {
         say(Severity::Warning, places.cost, message, "write min: 1")
     })
     .collect()
+}
+
+fn cost_may_never_fit(read: &Read) -> Vec<Finding> {
+    let dear = policies(read).filter_map(|(policy, places)| {
+        let CostSource::From { max, .. } = policy.cost() else { return None };
+        let limits = policy.limits().iter().filter(|limit| limit.limit().permits() > 0);
+        let tightest = limits.min_by_key(|limit| limit.limit().capacity())?;
+        let capacity = tightest.limit().capacity();
+        let message = format!(
+            "a request of policy `{}` may cost {max}, and limit {} holds {capacity}: above that it never passes",
+            policy.name(),
+            tightest.public_name()
+        );
+        let help = format!("write max: {capacity}, or a higher limit");
+        (*max > capacity).then(|| say(Severity::Warning, places.cost, message, help))
+    });
+    dear.collect()
 }
 
 fn exempts_everyone(read: &Read) -> Vec<Finding> {
