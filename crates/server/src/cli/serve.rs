@@ -60,11 +60,12 @@ fn serve(loaded: Loaded) -> Result<(), StartError> {
     show(io::stdout(), format_args!("{}\n", Table::of(&loaded.config.policies)));
     let runtime = tokio::runtime::Runtime::new().map_err(StartError::Runtime)?;
     runtime.block_on(async {
+        let told_to_stop = signals::shutdown();
         let app = App::bind(loaded.config).await?;
         for (what, address) in app.addresses() {
             show(io::stdout(), format_args!("{what:<8} http://{address}\n"));
         }
-        app.run(signals::shutdown()).await;
+        app.run(told_to_stop).await;
         Ok(())
     })
 }
