@@ -1,7 +1,7 @@
 //! Counts of decisions, by policy, outcome and mode: a fixed number of series, whatever keys come.
 //!
 //! Plain counters, read by whoever exports them. Each thread adds to one of a few stripes, so that a busy
-//! policy does not make all cores fight for one cache line.
+//! policy does not make all cores write one cache line.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ pub struct PolicyMetrics {
     stripes: Box<[Stripe]>,
 }
 
-/// What the threads of a stripe write to for each decision. Aligned to two cache lines, which processors
-/// fetch together.
+/// What the threads of a stripe write to for each decision. Aligned to two cache lines, which some
+/// processors fetch together.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Stripe {
@@ -61,8 +61,8 @@ struct Stripe {
 }
 
 /// A policy that decisions refer to. Its own reference count would be written by every thread for every
-/// decision; this one is counted by the threads of a stripe only. (On two threads it halves the cost of a
-/// check: docs/benchmarks.md.)
+/// decision; this one is counted by the threads of a stripe only. Meant for many cores: on
+/// two it makes no difference (docs/benchmarks.md).
 pub(crate) type SharedPolicy = Arc<Arc<Policy>>;
 
 impl PolicyMetrics {

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use slidegate_core::decision::Cost;
 
@@ -57,10 +57,8 @@ impl<S: Store> Drop for Reservation<S> {
         let Some((limiter, id)) = self.pending.take() else {
             return;
         };
-        // The memory store answers at the first poll. A store that needs longer has to be told otherwise.
-        let settling = pin!(limiter.refund(id));
-        if let Poll::Ready(Err(_)) = settling.poll(&mut Context::from_waker(Waker::noop())) {
-            // Nobody is left to tell: the units slide out with their window.
-        }
+        // The memory store is done at the first poll. With a store that is not, or that fails, the units stay
+        // charged until they slide out: too few pass then, never too many.
+        let _ = pin!(limiter.refund(id)).poll(&mut Context::from_waker(Waker::noop()));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const FAILED: u8 = 1;
 
 /// Exact rate limiting: gateway, HTTP API and command line.
 #[derive(Debug, Parser)]
-#[command(name = "slidegate", version, about, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "slidegate", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,

@@ -1,9 +1,8 @@
 //! The older entries of a tick log, oldest first.
 //!
 //! Most keys have a handful of ticks in their window. Those lie in place, beside the header, in the cache
-//! lines that a check reads anyway; only a key with more of them gets a buffer of its own. With a million
-//! keys that buffer would cost each check two misses, of the cache and of the TLB, as much as the rest of
-//! the check together (docs/benchmarks.md).
+//! lines that a check reads anyway; only a key with more of them gets a buffer of its own. So most keys
+//! never allocate. (For the time of a check it makes little difference: docs/benchmarks.md.)
 
 use alloc::collections::VecDeque;
 

@@ -3,8 +3,8 @@
 //! Linear probing over 4-byte entries, at most two thirds full, so that a lookup touches one cache line and
 //! a million keys' index stays in a processor's last cache. Entries that are removed are closed up from
 //! behind (Knuth, TAOCP 6.4, algorithm R), so there are no tombstones, no rehashing and no pauses, however
-//! long keys come and go. Its size is given at the start and never changes. A general map was measured
-//! first: it touches two lines for a lookup and doubles its memory under churn (docs/benchmarks.md).
+//! long keys come and go. Its size is given at the start and never changes. A general map came first:
+//! it touches two lines for a lookup, and deleted entries can make it grow (docs/benchmarks.md).
 
 /// The most slots that an index can number.
 pub(super) const SLOTS_MAX: usize = u16::MAX as usize;

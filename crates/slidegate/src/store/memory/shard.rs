@@ -36,7 +36,7 @@ pub(super) struct Shard {
     pub(super) full_denials: u64,
 }
 
-/// Two cache lines, which processors fetch together.
+/// Two cache lines: aligned, so that no slot touches a third.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
@@ -117,7 +117,7 @@ impl Shard {
         Some((granted, outcome))
     }
 
-    // --- a check of several: draw, put back, finish -------------------------------------------------------------
+    // --- a check of several: draw, put back, finish --------------------------------------------------
 
     /// The slot of a counter, which the check under way will not evict. All counters of a check are claimed
     /// before the first is drawn: else one that is new could be given the slot of one that is there.
