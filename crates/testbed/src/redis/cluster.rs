@@ -174,8 +174,7 @@ impl Cluster {
     /// When that is not so after [`wait::PATIENCE`].
     pub fn settle(&self) {
         wait::until("a Cluster that agrees with itself", wait::PATIENCE, || {
-            let opinions: BTreeSet<Vec<(String, Vec<(u16, u16)>)>> =
-                self.running().map(|node| masters_in(&view(node))).collect();
+            let opinions: BTreeSet<Serving> = self.running().map(|node| masters_in(&view(node))).collect();
             opinions.len() == 1 && self.running().all(is_well)
         });
     }
@@ -236,8 +235,11 @@ fn own_entry(node: &Server) -> Option<Node> {
     view(node).into_iter().find(|other| other.is_self)
 }
 
+/// Masters by their ids, and the ranges of slots that each serves.
+type Serving = Vec<(String, Vec<(u16, u16)>)>;
+
 /// Who serves what in a node's opinion, ordered.
-fn masters_in(nodes: &[Node]) -> Vec<(String, Vec<(u16, u16)>)> {
+fn masters_in(nodes: &[Node]) -> Serving {
     let serving = nodes.iter().filter(|node| node.is_master && !node.slots.is_empty());
     let mut masters: Vec<_> = serving.map(|node| (node.id.clone(), node.slots.clone())).collect();
     masters.sort();
