@@ -1,7 +1,5 @@
 //! Sentinels and a Cluster do what the real ones do, in seconds.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
