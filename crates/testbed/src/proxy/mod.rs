@@ -21,7 +21,6 @@ mod accept;
 mod faults;
 mod frames;
 mod pump;
-mod random;
 mod tests;
 
 use accept::Accepting;
