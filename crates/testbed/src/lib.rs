@@ -5,6 +5,7 @@
 //! answers here is the program that answers in production.
 //!
 //! * [`redis`]: `redis-server` and its relatives, alone, watched by Sentinels, or as a Cluster.
+//! * [`proxy`]: a network that delays, stalls, swallows and cuts.
 //!
 //! # Invariants
 //!
@@ -17,5 +18,6 @@
 
 pub mod port;
 pub mod process;
+pub mod proxy;
 pub mod redis;
 pub mod wait;

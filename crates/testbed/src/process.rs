@@ -27,6 +27,8 @@ pub struct Process {
     child: Child,
     /// Whether its end was waited for: then its number may be another's.
     reaped: bool,
+    /// Whether it was [stopped](Self::stop) and not told to go on.
+    frozen: bool,
 }
 
 impl Process {
@@ -57,7 +59,7 @@ impl Process {
         let starter = starter().lock().unwrap_or_else(PoisonError::into_inner).clone();
         starter.send((command, reply)).expect("the starter runs");
         let child = started.recv().expect("the starter answers")?;
-        Ok(Self { child, reaped: false })
+        Ok(Self { child, reaped: false, frozen: false })
     }
 
     /// The process id.
@@ -83,13 +85,20 @@ impl Process {
         status
     }
 
+    /// Whether it neither ended nor was frozen.
+    pub fn runs(&mut self) -> bool {
+        !self.frozen && self.ended().is_none()
+    }
+
     /// Freezes it (SIGSTOP): its sockets stay open, and answer nothing.
-    pub fn stop(&self) {
+    pub fn stop(&mut self) {
+        self.frozen = true;
         self.signal(Signal::STOP);
     }
 
     /// Lets it go on after [`stop`](Self::stop) (SIGCONT).
-    pub fn cont(&self) {
+    pub fn cont(&mut self) {
+        self.frozen = false;
         self.signal(Signal::CONT);
     }
 

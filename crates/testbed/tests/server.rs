@@ -26,7 +26,7 @@ fn says(server: &Server, words: &str) -> String {
 
 #[test]
 fn it_answers_at_its_port_and_forgets_all_in_a_restart() {
-    let mut server = Server::start();
+    let server = Server::start();
     assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
     assert_eq!(says(&server, "SET a 1\r\n"), "+OK\r\n");
     assert_eq!(server.ask::<i64>(&["GET", "a"]), 1);
@@ -101,10 +101,10 @@ fn a_test_process_that_is_killed_leaves_no_server_behind() {
 
 #[test]
 fn a_taken_port_fails_a_restart_with_what_the_server_said() {
-    let mut server = Server::start();
+    let server = Server::start();
     server.kill();
     let taken = std::net::TcpListener::bind(server.address()).unwrap();
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| server.restart())).unwrap_err();
+    let panicked = std::panic::catch_unwind(|| server.restart()).unwrap_err();
     let message = panicked.downcast_ref::<String>().unwrap();
     assert!(message.contains("Address already in use"), "{message}");
     drop(taken);

@@ -9,12 +9,22 @@ pub struct Options {
     pub(super) args: Vec<String>,
     pub(super) password: Option<String>,
     pub(super) tls: bool,
+    /// The configuration of a Sentinel, which this is then.
     pub(super) sentinel: Option<String>,
+    /// Whether it is a node of a Cluster.
+    pub(super) cluster: bool,
 }
 
 impl Options {
     pub(super) const fn new() -> Self {
-        Self { release: Release::Debian, args: Vec::new(), password: None, tls: false, sentinel: None }
+        Self {
+            release: Release::Debian,
+            args: Vec::new(),
+            password: None,
+            tls: false,
+            sentinel: None,
+            cluster: false,
+        }
     }
 
     /// Runs this release; without it, [`Release::Debian`].

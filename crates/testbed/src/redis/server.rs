@@ -6,6 +6,7 @@
 //! port.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::{
@@ -30,6 +31,9 @@ const COMMAND_MAX: Duration = Duration::from_secs(10);
 /// in a row is another fault.
 const PORTS_MAX: u32 = 5;
 
+/// How much of its log a failed test shows.
+const LOG_LINES_SHOWN: usize = 40;
+
 /// A running server. Dropping kills it.
 #[derive(Debug)]
 pub struct Server {
@@ -37,8 +41,10 @@ pub struct Server {
     program: PathBuf,
     folder: TempDir,
     port: u16,
+    /// Where nodes of a Cluster talk among themselves.
+    bus: u16,
     certificates: Option<Certificates>,
-    process: Process,
+    process: Mutex<Process>,
 }
 
 /// A server that ended before it answered, and why.
@@ -70,10 +76,13 @@ impl Server {
         let certificates = options.tls.then(|| Certificates::create(folder.path()));
         let mut last = String::new();
         for _ in 0..PORTS_MAX {
-            let port = port::free();
-            let args = arguments(&options, folder.path(), port, certificates.as_ref());
+            let (port, bus) = (port::free(), port::free());
+            let args = arguments(&options, folder.path(), port, bus, certificates.as_ref());
             match begin(&program, &args, folder.path()) {
-                Ok(process) => return Self { options, program, folder, port, certificates, process },
+                Ok(process) => {
+                    let process = Mutex::new(process);
+                    return Self { options, program, folder, port, bus, certificates, process };
+                }
                 Err(Ended(log)) => last = log,
             }
             if !last.contains("Address already in use") {
@@ -93,6 +102,10 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(super) const fn bus(&self) -> u16 {
+        self.bus
     }
 
     /// The URL for clients of the default user: `redis://127.0.0.1:PORT`, with the password if there is one,
@@ -124,22 +137,22 @@ impl Server {
     /// Its process id; another one after a [`restart`](Self::restart).
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process.pid()
+        self.process().pid()
     }
 
     /// Ends it at once (SIGKILL). Its data is gone: nothing here is saved to disk.
-    pub fn kill(&mut self) {
-        self.process.kill();
+    pub fn kill(&self) {
+        self.process().kill();
     }
 
     /// Freezes it (SIGSTOP): connections stay open, new ones are accepted by the kernel, nothing is answered.
     pub fn stop(&self) {
-        self.process.stop();
+        self.process().stop();
     }
 
     /// Lets it go on after [`stop`](Self::stop) (SIGCONT). It first does what came in meanwhile.
     pub fn cont(&self) {
-        self.process.cont();
+        self.process().cont();
     }
 
     /// Ends it if it runs, and starts it again, empty, on the same port with the same options.
@@ -147,13 +160,21 @@ impl Server {
     /// # Panics
     ///
     /// When it can't be started: also when another process took the port meanwhile.
-    pub fn restart(&mut self) {
-        self.process.kill();
-        let args = arguments(&self.options, self.folder.path(), self.port, self.certificates.as_ref());
+    pub fn restart(&self) {
+        let mut running = self.process();
+        running.kill();
+        let certificates = self.certificates.as_ref();
+        let args = arguments(&self.options, self.folder.path(), self.port, self.bus, certificates);
         match begin(&self.program, &args, self.folder.path()) {
-            Ok(process) => self.process = process,
+            Ok(process) => *running = process,
             Err(Ended(log)) => panic!("no restart on port {}; it said:\n{log}", self.port),
         }
+    }
+
+    /// Whether it neither ended nor is frozen: whether there is a point in asking it something.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.process().runs()
     }
 
     /// What it printed until now, of all its runs.
@@ -169,6 +190,10 @@ impl Server {
     /// What the server refuses; and what keeps it from answering, within 10 s.
     pub fn command<W: AsRef<[u8]>>(&self, words: &[W]) -> Reply {
         command(&self.socket(), words)
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// [`command`](Self::command) whose answer is known to be of one kind:
@@ -203,13 +228,33 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    /// A failed test shows what its servers said.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
+            eprintln!("{} said last:\n{}", self.address(), last.join("\n"));
+        }
+    }
+}
+
 /// Everything on the command line of the server.
-fn arguments(options: &Options, folder: &Path, port: u16, tls: Option<&Certificates>) -> Vec<String> {
+fn arguments(
+    options: &Options,
+    folder: &Path,
+    port: u16,
+    bus: u16,
+    tls: Option<&Certificates>,
+) -> Vec<String> {
     let mut args = Vec::new();
     if let Some(configuration) = &options.sentinel {
-        // Sentinel rewrites its configuration, so it must be a file; written anew for each start.
+        // A Sentinel keeps what it knows in its configuration: after a restart it goes on from there.
         let path = folder.join("sentinel.conf");
-        std::fs::write(&path, configuration).expect("a configuration that can be written");
+        if !path.exists() {
+            std::fs::write(&path, configuration).expect("a configuration that can be written");
+        }
         args.extend([path.display().to_string(), "--sentinel".to_owned()]);
     }
     let port = port.to_string();
@@ -232,6 +277,11 @@ fn arguments(options: &Options, folder: &Path, port: u16, tls: Option<&Certifica
         set("repl-diskless-sync-delay", &["0"]);
         // `DEBUG SLEEP` makes a server slow.
         set("enable-debug-command", &["yes"]);
+    }
+    if options.cluster {
+        set("cluster-enabled", &["yes"]);
+        // By default it is 10,000 above the port, which there need not be.
+        set("cluster-port", &[&bus.to_string()]);
     }
     if let Some(certificates) = tls {
         set("tls-port", &[&port]);
