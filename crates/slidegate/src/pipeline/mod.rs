@@ -22,6 +22,12 @@
 #[cfg(feature = "redis")]
 #[expect(dead_code, reason = "the stages are being built")]
 pub(crate) mod batch;
+#[cfg(feature = "redis")]
+#[expect(dead_code, reason = "the stages are being built")]
+pub(crate) mod flights;
+#[cfg(feature = "redis")]
+#[cfg(test)]
+pub(crate) mod model;
 
 /// The stages in front of a store: none, for a store in this process.
 pub(crate) type Stack<S> = S;
