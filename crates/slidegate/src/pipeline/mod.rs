@@ -22,6 +22,12 @@
 #[cfg(feature = "redis")]
 #[expect(dead_code, reason = "the stages are being built")]
 pub(crate) mod batch;
+#[cfg(feature = "redis")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
+pub(crate) mod denial_cache;
+#[cfg(feature = "redis")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
+pub(crate) mod resilient;
 
 /// The stages in front of a store: none, for a store in this process.
 pub(crate) type Stack<S> = S;
