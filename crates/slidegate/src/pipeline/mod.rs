@@ -20,14 +20,17 @@
 //! nowhere else.
 
 #[cfg(feature = "redis")]
-#[expect(dead_code, reason = "the stages are being built")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
 pub(crate) mod batch;
 #[cfg(feature = "redis")]
-#[expect(dead_code, reason = "the stages are being built")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
 pub(crate) mod flights;
 #[cfg(feature = "redis")]
 #[cfg(test)]
 pub(crate) mod model;
+#[cfg(feature = "redis")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
+pub(crate) mod scatter;
 
 /// The stages in front of a store: none, for a store in this process.
 pub(crate) type Stack<S> = S;
