@@ -110,9 +110,11 @@ impl Calls {
         let call = draft.checks(checks, line, |check| self.memory(check));
         let replies = self.run(lane, &scripts::CHECK, &call, deadline).await;
         match replies.and_then(|bytes| read_checks(&bytes, checks).ok_or(NONSENSE)) {
-            Ok(replies) => {
-                checks.iter().zip(replies).map(|(counted, reply)| self.take(counted, reply, draft.seq)).collect()
-            }
+            Ok(replies) => checks
+                .iter()
+                .zip(replies)
+                .map(|(counted, reply)| self.take(counted, reply, draft.seq))
+                .collect(),
             Err(error) => checks.iter().map(|_| Attempt::Done(Err(error.clone()))).collect(),
         }
     }
@@ -154,7 +156,8 @@ impl Calls {
     /// Whether sending a call again can't grant twice: the ledger recognises what was executed.
     fn may_repeat(&self, checks: &[Counted]) -> bool {
         let charges = checks.iter().flat_map(|counted| &counted.check.charges);
-        checks.iter().all(|counted| counted.check.reserve.is_none()) && charges.into_iter().all(|charge| charge.exact)
+        checks.iter().all(|counted| counted.check.reserve.is_none())
+            && charges.into_iter().all(|charge| charge.exact)
     }
 
     async fn decide(&self, lane: u16, checks: &[Counted]) -> Vec<Outcome> {
@@ -166,7 +169,8 @@ impl Calls {
         loop {
             let again_at = Instant::now() + retry.after.into();
             let outcomes = self.settle_behind(lane, checks, again_at.min(end)).await;
-            let failed = outcomes.iter().any(|outcome| outcome.as_ref().is_err_and(|error| error.fault().is_some()));
+            let failed =
+                outcomes.iter().any(|outcome| outcome.as_ref().is_err_and(|error| error.fault().is_some()));
             if !failed || again_at >= end {
                 return outcomes;
             }
@@ -274,7 +278,8 @@ impl Batch for Calls {
         let key = self.names.reservation(id);
         let mut take = Cmd::new();
         take.arg("GETDEL").arg(&*key);
-        let Value::BulkString(bytes) = self.link.command(self.lane(&key), &take, self.deadline()).await? else {
+        let Value::BulkString(bytes) = self.link.command(self.lane(&key), &take, self.deadline()).await?
+        else {
             return Ok(Settled::Unknown);
         };
         let reserved = records::read(&bytes).ok_or(StoreError::Unavailable { fault: Fault::ForeignKey })?;
@@ -287,7 +292,10 @@ impl Batch for Calls {
         });
         let settled = self.settle_parts(parts.collect()).await?;
         let most = |of: fn(&(Cost, Cost)) -> Cost| settled.iter().map(of).max().unwrap_or_default();
-        Ok(Settled::Done { given_back: most(|(given_back, _)| *given_back), charged: most(|(_, charged)| *charged) })
+        Ok(Settled::Done {
+            given_back: most(|(given_back, _)| *given_back),
+            charged: most(|(_, charged)| *charged),
+        })
     }
 
     async fn reset(&self, counter: &Counter<'_>) -> Result<(), StoreError> {

@@ -88,15 +88,11 @@ impl Ledgers {
     /// What a call says about a counter; `None`: there is no room to remember it.
     pub(super) fn line(&self, key: &Arc<[u8]>) -> Option<Line> {
         let mut shard = self.shard(key).lock();
-        match shard.by_key.get(key) {
-            Some(ledger) => Some(Line {
-                ack: ledger.ack,
-                reset_epoch: ledger.reset_epoch,
-                lapsed: ledger.age() > Duration::from(ledger.window),
-            }),
-            None if shard.has_room() => Some(Line::default()),
-            None => None,
-        }
+        let Some(ledger) = shard.by_key.get(key) else {
+            return shard.has_room().then(Line::default);
+        };
+        let lapsed = ledger.age() > Duration::from(ledger.window);
+        Some(Line { ack: ledger.ack, reset_epoch: ledger.reset_epoch, lapsed })
     }
 
     /// Takes note of an accepted grant.

@@ -37,7 +37,7 @@ fn assemble(parts: &[&str]) -> Script {
             text.push('\n');
         }
     }
-    let sha = sha1_smol::Sha1::from(&text).hexdigest();
+    let sha = sha1_smol::Sha1::from(&text).digest().to_string();
     Script { sha, text }
 }
 

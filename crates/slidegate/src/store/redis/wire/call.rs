@@ -149,7 +149,11 @@ struct Writer {
 
 impl Writer {
     fn new(_: &Draft, parts: usize) -> Self {
-        Self { keys: Vec::with_capacity(parts), blob: Vec::with_capacity(parts * 26), limits: SmallVec::new() }
+        Self {
+            keys: Vec::with_capacity(parts),
+            blob: Vec::with_capacity(parts * 26),
+            limits: SmallVec::new(),
+        }
     }
 
     fn plain(&mut self, charge: &OwnedCharge, times: u32, line: Option<Line>) {

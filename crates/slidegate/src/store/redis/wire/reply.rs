@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::VERSION;
 use crate::pipeline::batch::{Counted, Decided, OwnedCharge};
-use crate::store::Answer;
+use crate::store::{Answer, Certainty};
 
 /// What one check of a call came to.
 #[derive(Clone, Debug)]
@@ -67,14 +67,15 @@ fn read_check(reader: &mut Reader<'_>, counted: &Counted) -> Option<Reply> {
             receipts.push(Some(receipt).filter(|receipt| receipt.units > 0));
         }
     }
-    let answer = Answer { granted, outcomes, mode: Mode::Normal };
+    let answer = Answer { granted, outcomes, mode: Mode::Normal, certainty: Certainty::Exact };
     Some(Reply::Decided(Decided { answer, receipts }, reset_epochs))
 }
 
 fn read_plain(reader: &mut Reader<'_>, counted: &Counted, refused: bool) -> Option<Reply> {
     let [charge] = counted.check.charges.as_slice() else { return None };
     let (granted, used, free) = (reader.u32()?, reader.u32()?, Millis(reader.u48()?));
-    let receipt = Receipt { epoch: reader.u32()?, at_ms: reader.u64()?, units: granted.checked_mul(charge.cost)? };
+    let receipt =
+        Receipt { epoch: reader.u32()?, at_ms: reader.u64()?, units: granted.checked_mul(charge.cost)? };
     let permits = charge.limit.permits();
     let outcome = Outcome {
         limit: permits,
@@ -85,7 +86,8 @@ fn read_plain(reader: &mut Reader<'_>, counted: &Counted, refused: bool) -> Opti
         retry_after: refused.then_some(free),
         delay: Millis::ZERO,
     };
-    let answer = Answer { granted, outcomes: smallvec![outcome], mode: Mode::Normal };
+    let answer =
+        Answer { granted, outcomes: smallvec![outcome], mode: Mode::Normal, certainty: Certainty::Exact };
     let receipts = smallvec![Some(receipt).filter(|receipt| receipt.units > 0)];
     Some(Reply::Decided(Decided { answer, receipts }, smallvec![None]))
 }
