@@ -78,6 +78,127 @@ pub enum StoreError {
         /// The cap.
         most: usize,
     },
+    /// The store can't be asked: nothing was executed.
+    #[error("the store is unavailable: {fault}")]
+    Unavailable {
+        /// Why.
+        fault: Fault,
+    },
+    /// The reply did not come: the call may have been executed, or may yet be.
+    #[error("the store's reply was lost: {fault}")]
+    Lost {
+        /// How.
+        fault: Fault,
+    },
+}
+
+impl StoreError {
+    /// What stands in the way, if the store itself is away.
+    pub const fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::ReservationsFull { .. } => None,
+            Self::Unavailable { fault } | Self::Lost { fault } => Some(*fault),
+        }
+    }
+}
+
+/// What keeps a shared store from answering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// There is no connection, or it broke.
+    Disconnected,
+    /// No reply before the deadline.
+    Timeout,
+    /// More calls wait than the queue holds.
+    QueueFull,
+    /// A replica, which takes no writes (READONLY).
+    ReadOnly,
+    /// It is reading its data from disk (LOADING).
+    Loading,
+    /// A replica without its master (MASTERDOWN).
+    MasterDown,
+    /// The cluster does not serve this slot (CLUSTERDOWN), or moves it around without end.
+    ClusterDown,
+    /// It is at its `maxmemory` and evicts nothing (OOM).
+    OutOfMemory,
+    /// The user may not run the command, or not on this key (NOPERM).
+    NoPermission,
+    /// The user or password is wrong, or missing (NOAUTH, WRONGPASS).
+    NotAuthenticated,
+    /// Another program's key stands where the counter belongs (WRONGTYPE, or bytes of no format).
+    ForeignKey,
+    /// The counter was written by a newer release: upgrade this one.
+    NewerFormat,
+    /// It is busy with somebody's slow script (BUSY).
+    Busy,
+    /// It answered what makes no sense: a broken proxy, or no Redis at all.
+    Protocol,
+}
+
+impl Fault {
+    /// Every fault, in the order of the metrics.
+    pub const ALL: [Self; 14] = [
+        Self::Disconnected,
+        Self::Timeout,
+        Self::QueueFull,
+        Self::ReadOnly,
+        Self::Loading,
+        Self::MasterDown,
+        Self::ClusterDown,
+        Self::OutOfMemory,
+        Self::NoPermission,
+        Self::NotAuthenticated,
+        Self::ForeignKey,
+        Self::NewerFormat,
+        Self::Busy,
+        Self::Protocol,
+    ];
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::Timeout => "timeout",
+            Self::QueueFull => "queue_full",
+            Self::ReadOnly => "read_only",
+            Self::Loading => "loading",
+            Self::MasterDown => "master_down",
+            Self::ClusterDown => "cluster_down",
+            Self::OutOfMemory => "out_of_memory",
+            Self::NoPermission => "no_permission",
+            Self::NotAuthenticated => "not_authenticated",
+            Self::ForeignKey => "foreign_key",
+            Self::NewerFormat => "newer_format",
+            Self::Busy => "busy",
+            Self::Protocol => "protocol",
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Disconnected => "there is no connection",
+            Self::Timeout => "no reply in time",
+            Self::QueueFull => "too many calls are waiting",
+            Self::ReadOnly => "it is a replica and takes no writes",
+            Self::Loading => "it is still loading its data",
+            Self::MasterDown => "it is a replica and its master is down",
+            Self::ClusterDown => "the cluster does not serve this slot",
+            Self::OutOfMemory => "it is out of memory: raise maxmemory",
+            Self::NoPermission => "its user may not do this: see the ACL rules in docs/redis.md",
+            Self::NotAuthenticated => "user or password are wrong",
+            Self::ForeignKey => "another program's key stands there: give each product a prefix of its own",
+            Self::NewerFormat => "a newer release wrote this counter: upgrade this instance",
+            Self::Busy => "it is busy with a slow script",
+            Self::Protocol => "what answers is not Redis",
+        }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text())
+    }
 }
 
 fn suggestion(nearest: &Option<Arc<str>>) -> String {

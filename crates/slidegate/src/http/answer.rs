@@ -26,7 +26,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::{AnswerOptions, fields};
 use crate::decision::{Decision, LimitState, Mode};
-use crate::error::{CheckError, StoreError};
+use crate::error::CheckError;
 
 /// A problem's media type.
 const PROBLEM_JSON: &str = "application/problem+json";
@@ -126,7 +126,7 @@ pub fn refused(error: &CheckError, never: NeverIs, request_id: Option<&str>) -> 
         | CheckError::TooManyPolicies { .. }
         | CheckError::DuplicatePolicy { .. } => problem(StatusCode::BAD_REQUEST, &detail, request_id),
         CheckError::UnknownPolicy { .. } => problem(StatusCode::NOT_FOUND, &detail, request_id),
-        CheckError::Store(StoreError::ReservationsFull { .. }) => {
+        CheckError::Store(_) => {
             let mut body = Body::new(Kind::ReducedCapacity, StatusCode::SERVICE_UNAVAILABLE);
             body.text("detail", &detail);
             body.finish(request_id)

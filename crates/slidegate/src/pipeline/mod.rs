@@ -19,6 +19,10 @@
 //! and [`Stack`] is the store itself. Stages arrive with the shared stores; they are stacked here and
 //! nowhere else.
 
+#[cfg(feature = "redis")]
+#[expect(dead_code, reason = "the stages are being built")]
+pub(crate) mod batch;
+
 /// The stages in front of a store: none, for a store in this process.
 pub(crate) type Stack<S> = S;
 

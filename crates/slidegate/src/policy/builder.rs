@@ -6,9 +6,9 @@ use slidegate_core::key::PartName;
 
 use super::limits::name_id;
 use super::{
-    Cost, CostSource, Exempt, KEY_PARTS_MAX, LIMITS_MAX, Limit, Missing, NAME_LEN_MAX, NamedLimit,
-    OVERRIDES_MAX, Overrides, ParseLimitError, Pattern, Policy, Template, TemplateError, Terms,
-    WILDCARD_OVERRIDES_MAX, parse_limits,
+    Cost, CostSource, Exempt, Failover, KEY_PARTS_MAX, LIMITS_MAX, Limit, Missing, NAME_LEN_MAX, NamedLimit,
+    OVERRIDES_MAX, OnStoreFailure, Overrides, ParseLimitError, Pattern, Policy, Template, TemplateError,
+    Terms, WILDCARD_OVERRIDES_MAX, parse_limits,
 };
 
 /// Why a policy can't be built.
@@ -128,6 +128,8 @@ pub struct PolicyBuilder {
     cost: CostSource,
     exempt: Exempt,
     terms: Terms,
+    on_store_failure: OnStoreFailure,
+    failover: Failover,
     overrides: Vec<(Vec<Pattern>, GivenLimits)>,
     fault: Option<PolicyError>,
 }
@@ -142,6 +144,8 @@ impl PolicyBuilder {
             cost: CostSource::Fixed(1),
             exempt: Exempt::default(),
             terms: Terms::default(),
+            on_store_failure: OnStoreFailure::default(),
+            failover: Failover::default(),
             overrides: Vec::new(),
             fault: None,
         }
@@ -207,6 +211,19 @@ impl PolicyBuilder {
         self
     }
 
+    /// What a check is answered when a shared store does not decide it in time. Denied unless this says
+    /// otherwise; the memory store always decides.
+    pub const fn on_store_failure(mut self, answer: OnStoreFailure) -> Self {
+        self.on_store_failure = answer;
+        self
+    }
+
+    /// What a failover of a shared store may do to the limits: nothing, unless this says otherwise.
+    pub const fn failover(mut self, failover: Failover) -> Self {
+        self.failover = failover;
+        self
+    }
+
     /// Other limits, named or not, for keys that match these patterns, one for each part of the key.
     pub fn override_limits(mut self, key: Vec<Pattern>, limits: Vec<(Option<Arc<str>>, Limit)>) -> Self {
         self.overrides.push((key, limits));
@@ -246,6 +263,8 @@ impl PolicyBuilder {
             exempt: self.exempt,
             overrides,
             terms: self.terms,
+            on_store_failure: self.on_store_failure,
+            failover: self.failover,
         })
     }
 

@@ -44,6 +44,29 @@ pub struct Policy {
     exempt: Exempt,
     overrides: Overrides,
     terms: Terms,
+    on_store_failure: OnStoreFailure,
+    failover: Failover,
+}
+
+/// What a check is answered when a shared store does not decide it in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreFailure {
+    /// It is allowed ([`Mode::AllowAll`](crate::Mode::AllowAll)).
+    Allow,
+    /// It is denied ([`Mode::DenyAll`](crate::Mode::DenyAll)).
+    #[default]
+    Deny,
+}
+
+/// What a shared store that loses its last writes in a failover may do to a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Failover {
+    /// Every instance remembers what it was granted, so that lost and late calls are recognised
+    /// (`sliding_window`; other algorithms are always `Fast`).
+    #[default]
+    Exact,
+    /// Nothing is remembered: what was lost is admitted again.
+    Fast,
 }
 
 /// What happens when a request lacks a part of the key.
@@ -124,6 +147,16 @@ impl Policy {
     /// Whether denied requests are counted as well.
     pub const fn counts_denied(&self) -> bool {
         self.terms.count_denied
+    }
+
+    /// What a check is answered when a shared store does not decide it.
+    pub const fn on_store_failure(&self) -> OnStoreFailure {
+        self.on_store_failure
+    }
+
+    /// What a failover of a shared store may do to its limits.
+    pub const fn failover(&self) -> Failover {
+        self.failover
     }
 
     pub(crate) const fn terms(&self) -> Terms {

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::Policy;
+use crate::error::{Fault, StoreError};
 use crate::http::Legacy;
 use crate::http::samples::{decision, denied as outcome, limiter, passed, policy};
 use crate::limiter::Ask;
@@ -156,6 +157,8 @@ fn errors() -> Vec<(CheckError, u16)> {
         (CheckError::DuplicatePolicy { policy: "p".into() }, 400),
         (CheckError::UnknownPolicy { name: "per-usr".into(), nearest: Some("per-user".into()) }, 404),
         (StoreError::ReservationsFull { most: 1 }.into(), 503),
+        (StoreError::Unavailable { fault: Fault::Disconnected }.into(), 503),
+        (StoreError::Lost { fault: Fault::Timeout }.into(), 503),
     ]
 }
 
