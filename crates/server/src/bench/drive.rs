@@ -74,7 +74,7 @@ pub(super) async fn run<S: Subject>(
     let watches = plan.keys.has_watched_key();
     let mut running = JoinSet::new();
     for (caller, keys) in callers {
-        let recorder = Recorder::new(plan.load.callers(), watches);
+        let recorder = Recorder::new(plan.load, watches);
         running.spawn(ask(shared.clone(), caller, keys, recorder));
     }
     let pacer = schedule.map(|schedule| Pacer::start(schedule, &shared)).transpose()?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::plan::DURATION_MAX;
+use super::plan::{DURATION_MAX, Load};
 use super::subject::{Answer, Verdict};
 use super::window::Admitted;
 
@@ -62,6 +62,8 @@ impl Timeline {
 #[derive(Debug)]
 pub(super) struct Recorder {
     latencies: Latencies<u32>,
+    /// How late checks began; of an open loop only, in a closed one none is late.
+    delays: Option<Latencies<u32>>,
     pub(super) counts: Counts,
     pub(super) admitted: Vec<Admitted>,
     admitted_max: usize,
@@ -97,11 +99,12 @@ struct Step {
 }
 
 impl Recorder {
-    /// For one of `callers`.
-    pub(super) fn new(callers: u32, watches: bool) -> Self {
-        let callers = usize::try_from(callers).unwrap_or(usize::MAX).max(1);
+    /// For one of those who ask.
+    pub(super) fn new(load: Load, watches: bool) -> Self {
+        let callers = usize::try_from(load.callers()).unwrap_or(usize::MAX).max(1);
         Self {
             latencies: latencies(),
+            delays: matches!(load, Load::Open { .. }).then(latencies),
             counts: Counts::default(),
             admitted: Vec::new(),
             admitted_max: ADMITTED_MAX / callers,
@@ -113,6 +116,9 @@ impl Recorder {
     /// Counts a check that should have begun at `intended`.
     pub(super) fn note(&mut self, timeline: &Timeline, key: u32, times: Times, answer: Answer) {
         self.latencies.saturating_record(times.answered.saturating_sub(times.intended));
+        if let Some(delays) = &mut self.delays {
+            delays.saturating_record(times.sent.saturating_sub(times.intended));
+        }
         if times.answered >= self.step.end_ns {
             self.flush(timeline);
             self.step.end_ns = (times.answered / STEP_NS + 1) * STEP_NS;
@@ -175,18 +181,21 @@ pub(super) struct Times {
 #[derive(Debug)]
 pub(super) struct Totals {
     pub(super) latencies: Latencies<u64>,
+    /// How late checks began; empty for a closed loop.
+    pub(super) delays: Latencies<u64>,
     pub(super) counts: Counts,
     pub(super) admitted: Vec<Admitted>,
 }
 
 impl Totals {
     pub(super) fn new() -> Self {
-        Self { latencies: latencies(), counts: Counts::default(), admitted: Vec::new() }
+        Self { latencies: latencies(), delays: latencies(), counts: Counts::default(), admitted: Vec::new() }
     }
 
     pub(super) fn add(&mut self, one: Recorder) {
-        for value in one.latencies.iter_recorded() {
-            self.latencies.saturating_record_n(value.value_iterated_to(), value.count_at_value().into());
+        sum_up(&mut self.latencies, &one.latencies);
+        if let Some(delays) = &one.delays {
+            sum_up(&mut self.delays, delays);
         }
         self.admitted.extend(one.admitted);
         let (sum, more) = (&mut self.counts, one.counts);
@@ -204,7 +213,14 @@ impl Totals {
     pub(super) fn add_unsent(&mut self, due_ns: &[u64], end_ns: u64) {
         for due in due_ns {
             self.latencies.saturating_record(end_ns.saturating_sub(*due));
+            self.delays.saturating_record(end_ns.saturating_sub(*due));
         }
+    }
+}
+
+fn sum_up(sum: &mut Latencies<u64>, more: &Latencies<u32>) {
+    for value in more.iter_recorded() {
+        sum.saturating_record_n(value.value_iterated_to(), value.count_at_value().into());
     }
 }
 
@@ -223,7 +239,7 @@ mod tests {
         let timeline = Timeline::new(Duration::from_millis(250));
         let mut totals = Totals::new();
         for caller in 0..2 {
-            let mut recorder = Recorder::new(2, true);
+            let mut recorder = Recorder::new(Load::Closed { callers: 2 }, true);
             recorder.note(&timeline, 0, times(0, 1), Answer::of(Verdict::Allowed));
             recorder.note(&timeline, 5, times(1, 4), Answer::of(Verdict::Allowed));
             recorder.note(&timeline, 0, times(120, 130), Answer::of(Verdict::Denied));
@@ -257,13 +273,25 @@ mod tests {
         let mut totals = Totals::new();
         totals.add_unsent(&[100 * MS, 900 * MS], 1000 * MS);
         assert!(totals.latencies.equivalent(totals.latencies.max(), 900 * MS));
-        assert_eq!(totals.latencies.len(), 2);
+        assert_eq!((totals.latencies.len(), totals.delays.len()), (2, 2));
+    }
+
+    #[test]
+    fn how_late_an_open_loop_began_is_told_apart_from_the_rest() {
+        let timeline = Timeline::new(Duration::from_secs(1));
+        let mut recorder = Recorder::new(Load::Open { rate: 1, callers: 1 }, true);
+        let times = Times { intended: 0, sent: 3 * MS, answered: 10 * MS };
+        recorder.note(&timeline, 0, times, Answer::of(Verdict::Allowed));
+        let mut totals = Totals::new();
+        totals.add(recorder);
+        assert!(totals.latencies.equivalent(totals.latencies.max(), 10 * MS));
+        assert!(totals.delays.equivalent(totals.delays.max(), 3 * MS));
     }
 
     #[test]
     fn records_have_a_cap_and_say_what_they_left_out() {
         let timeline = Timeline::new(Duration::from_secs(1));
-        let mut recorder = Recorder::new(1, true);
+        let mut recorder = Recorder::new(Load::Closed { callers: 1 }, true);
         recorder.admitted_max = 1;
         for _ in 0..3 {
             recorder.note(&timeline, 0, times(0, 1), Answer::of(Verdict::Allowed));

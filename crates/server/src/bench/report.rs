@@ -10,7 +10,7 @@ use slidegate::core::limit::Limit;
 
 use super::drive::Raw;
 use super::plan::{self, Load, Plan, Target};
-use super::recorder::Totals;
+use super::recorder::{Latencies, Totals};
 use super::redis_info::ServerCost;
 use super::window::{self, Admitted};
 
@@ -29,6 +29,8 @@ pub(crate) struct Report {
     pub(super) ran_ms: f64,
     pub(super) targets: [Aim; 3],
     pub(super) latency_us: Latency,
+    /// How late checks of an open loop began; it is part of their latency. `null` for a closed loop.
+    pub(super) delay_us: Option<Latency>,
     pub(super) checks: Checks,
     /// `null` where no limit is known, or no key is asked often enough to say anything about one.
     pub(super) admission: Option<Admission>,
@@ -74,7 +76,7 @@ pub(super) struct Aim {
     pub(super) reason: Option<&'static str>,
 }
 
-/// From the intended start to the answer, in microseconds.
+/// Microseconds.
 #[derive(Debug, Serialize)]
 pub(super) struct Latency {
     pub(super) p50: f64,
@@ -132,22 +134,14 @@ pub(super) struct StoreCost {
 impl Report {
     /// What a run came to; `server` is what its Redis server counted meanwhile.
     pub(super) fn new(plan: &Plan, raw: Raw, server: Option<ServerCost>) -> Result<Self, String> {
-        let Totals { latencies, counts, admitted } = &raw.totals;
+        let Totals { latencies, delays, counts, admitted } = &raw.totals;
+        let latency_us = Latency::of(latencies);
         let answered = counts.allowed + counts.denied + counts.failed;
         if counts.allowed + counts.denied == 0 {
             let why = counts.failure.as_deref().unwrap_or("the run ended before the first answer");
             return Err(format!("no check was decided: {why}"));
         }
         let seconds = ratio(raw.ran_ns, 1_000_000_000).max(1e-9);
-        let us = |percentile: f64| ratio(latencies.value_at_quantile(percentile / 100.0), 1000);
-        let latency_us = Latency {
-            p50: us(50.0),
-            p90: us(90.0),
-            p99: us(99.0),
-            p99_9: us(99.9),
-            max: ratio(latencies.max(), 1000),
-            mean: latencies.mean() / 1000.0,
-        };
         let offered = answered + raw.unsent;
         let checks = Checks {
             offered,
@@ -184,6 +178,7 @@ impl Report {
                 Aim::new("store_operations_per_s", operations(plan, server, seconds), OPERATIONS_TARGET),
             ],
             latency_us,
+            delay_us: (delays.len() > 0).then(|| Latency::of(delays)),
             checks,
             admission,
             store,
@@ -232,6 +227,20 @@ fn without_user(url: &str) -> String {
     match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
         Some((scheme, (_, place))) => format!("{scheme}://{place}"),
         None => url.to_owned(),
+    }
+}
+
+impl Latency {
+    fn of(nanos: &Latencies<u64>) -> Self {
+        let us = |quantile: f64| ratio(nanos.value_at_quantile(quantile), 1000);
+        Self {
+            p50: us(0.5),
+            p90: us(0.9),
+            p99: us(0.99),
+            p99_9: us(0.999),
+            max: ratio(nanos.max(), 1000),
+            mean: nanos.mean() / 1000.0,
+        }
     }
 }
 

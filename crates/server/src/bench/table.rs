@@ -14,7 +14,11 @@ impl fmt::Display for Report {
         for aim in &self.targets {
             write!(f, "{aim}")?;
         }
-        writeln!(f, "\n{}{}", self.latency_us, self.checks)?;
+        writeln!(f, "\nlatency, us    {}", self.latency_us)?;
+        if let Some(delay) = &self.delay_us {
+            writeln!(f, "of it, us      {delay} until it began")?;
+        }
+        write!(f, "{}", self.checks)?;
         if let Some(admission) = &self.admission {
             admission.show(f, &self.input)?;
         }
@@ -70,7 +74,7 @@ impl fmt::Display for Input {
 impl fmt::Display for Aim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (label, unit, sign) = match self.name {
-            "p99_ms" => ("99th percentile of a check, with store", " ms", "<="),
+            "p99_ms" => ("99th percentile, with the store", " ms", "<="),
             "deviation_percent" => ("deviation of the admitted rate", " %", "<="),
             _ => ("store operations each second", "", "<="),
         };
@@ -91,7 +95,7 @@ impl fmt::Display for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { p50, p90, p99, p99_9, max, mean: _ } = self;
         let [p50, p90, p99, p99_9, max] = [p50, p90, p99, p99_9, max].map(|us| short(*us));
-        writeln!(f, "latency, us    p50 {p50}  p90 {p90}  p99 {p99}  p99.9 {p99_9}  max {max}")
+        write!(f, "p50 {p50}  p90 {p90}  p99 {p99}  p99.9 {p99_9}  max {max}")
     }
 }
 

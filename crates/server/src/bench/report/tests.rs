@@ -29,7 +29,7 @@ fn plan(limit: Option<&str>, keys: Keys) -> Plan {
 /// A run of 350 ms, one check each millisecond, answered after half of one; `allowed` says which are.
 fn raw(allowed: impl Fn(u64) -> bool) -> Raw {
     let timeline = Timeline::new(Duration::from_millis(350));
-    let mut recorder = Recorder::new(1, true);
+    let mut recorder = Recorder::new(Load::Open { rate: 1000, callers: 1 }, true);
     for at in 0..350 {
         let verdict = if allowed(at) { Verdict::Allowed } else { Verdict::Denied };
         let times = Times { intended: at * MS, sent: at * MS, answered: at * MS + MS / 2 };
@@ -100,7 +100,7 @@ fn costs_are_counted_in_permits_and_what_they_can_not_use_is_no_deviation() {
 #[test]
 fn a_run_without_a_decision_is_an_error_that_says_why() {
     let timeline = Timeline::new(Duration::from_millis(350));
-    let mut recorder = Recorder::new(1, true);
+    let mut recorder = Recorder::new(Load::Open { rate: 1000, callers: 1 }, true);
     let times = Times { intended: 0, sent: 0, answered: MS };
     recorder.note(&timeline, 0, times, Answer::of(Verdict::Failed("the store is unavailable".into())));
     let mut totals = Totals::new();
