@@ -47,6 +47,8 @@ fn a_closed_loop_on_one_key_is_held_to_its_limit() {
     assert!(number(&run, "/checks/allowed") > 0.0 && number(&run, "/checks/denied") > 0.0);
     assert_eq!(run["checks"]["failed"], 0);
     assert_eq!(run["checks"]["degraded"], 0);
+    let decided = number(&run, "/checks/allowed") + number(&run, "/checks/denied");
+    assert!((number(&run, "/checks/modes/normal") - decided).abs() < 0.5, "{run}");
     let steps: f64 = run["admitted_per_100ms"].as_array().unwrap().iter().filter_map(Value::as_f64).sum();
     assert!(steps <= number(&run, "/checks/allowed"), "{run}");
     assert_eq!(run["store"], Value::Null);

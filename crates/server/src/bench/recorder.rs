@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use slidegate::Mode;
 
 use super::plan::{DURATION_MAX, Load};
 use super::subject::{Answer, Verdict};
@@ -77,8 +78,8 @@ pub(super) struct Counts {
     pub(super) allowed: u64,
     pub(super) denied: u64,
     pub(super) failed: u64,
-    /// Answered while the store was away: decided by what the policy says then, not by the store.
-    pub(super) degraded: u64,
+    /// Decisions, by mode, in the order of [`Mode::ALL`].
+    pub(super) modes: [u64; Mode::ALL.len()],
     /// Answered, of the watched key.
     pub(super) watched: u64,
     /// Denied, of the watched key.
@@ -126,7 +127,8 @@ impl Recorder {
         self.step.answered += 1;
         let watched = self.watches && key == 0;
         self.counts.watched += u64::from(watched);
-        self.counts.degraded += u64::from(answer.degraded);
+        let decided = !matches!(answer.verdict, Verdict::Failed(_));
+        self.counts.modes[answer.mode as usize] += u64::from(decided);
         match answer.verdict {
             Verdict::Allowed => {
                 self.counts.allowed += 1;
@@ -202,7 +204,7 @@ impl Totals {
         sum.allowed += more.allowed;
         sum.denied += more.denied;
         sum.failed += more.failed;
-        sum.degraded += more.degraded;
+        sum.modes.iter_mut().zip(more.modes).for_each(|(sum, more)| *sum += more);
         sum.watched += more.watched;
         sum.watched_denied += more.watched_denied;
         sum.forgotten += more.forgotten;
@@ -258,6 +260,7 @@ mod tests {
             failed: 2,
             watched: 6,
             watched_denied: 2,
+            modes: [6, 0, 0, 0, 0, 0, 0],
             failure: Some("gone 0".into()),
             ..Counts::default()
         };

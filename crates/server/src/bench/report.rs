@@ -4,13 +4,16 @@
 //! check with the store's round trip, the deviation of the admitted rate from the limit, the store's operations each
 //! second. A figure that a run can't give is `null`, with the reason.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use slidegate::Mode;
 use slidegate::core::decision::Cost;
 use slidegate::core::limit::Limit;
 
 use super::drive::Raw;
 use super::plan::{self, Load, Plan, Target};
-use super::recorder::{Latencies, Totals};
+use super::recorder::{Counts, Latencies, Totals};
 use super::redis_info::ServerCost;
 use super::window::{self, Admitted};
 
@@ -97,7 +100,9 @@ pub(super) struct Checks {
     /// One of the failures.
     pub(super) failure: Option<String>,
     pub(super) unsent: u64,
-    /// Decided without the store.
+    /// Decisions by mode, those that occurred.
+    pub(super) modes: BTreeMap<&'static str, u64>,
+    /// Decisions that the exact promise does not cover: the store was away, or full.
     pub(super) degraded: u64,
     pub(super) offered_per_s: f64,
     pub(super) allowed_per_s: f64,
@@ -150,7 +155,8 @@ impl Report {
             failed: counts.failed,
             failure: counts.failure.clone(),
             unsent: raw.unsent,
-            degraded: counts.degraded,
+            modes: modes(counts, |_| true).collect(),
+            degraded: modes(counts, Mode::is_degraded).map(|(_, count)| count).sum(),
             offered_per_s: offered as f64 / seconds,
             allowed_per_s: counts.allowed as f64 / seconds,
         };
@@ -178,7 +184,7 @@ impl Report {
                 Aim::new("store_operations_per_s", operations(plan, server, seconds), OPERATIONS_TARGET),
             ],
             latency_us,
-            delay_us: (delays.len() > 0).then(|| Latency::of(delays)),
+            delay_us: (!delays.is_empty()).then(|| Latency::of(delays)),
             checks,
             admission,
             store,
@@ -288,6 +294,11 @@ impl Admission {
             no_deviation,
         }
     }
+}
+
+fn modes(counts: &Counts, which: impl Fn(Mode) -> bool) -> impl Iterator<Item = (&'static str, u64)> {
+    let counted = Mode::ALL.into_iter().zip(counts.modes).filter(|(_, count)| *count > 0);
+    counted.filter(move |(mode, _)| which(*mode)).map(|(mode, count)| (mode.name(), count))
 }
 
 fn deviation(plan: &Plan, admission: Option<&Admission>) -> Aim {

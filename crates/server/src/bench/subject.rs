@@ -30,8 +30,8 @@ pub(super) trait Caller: Send + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) verdict: Verdict,
-    /// Decided without the store that should have.
-    pub(super) degraded: bool,
+    /// Who decided, as far as this side knows.
+    pub(super) mode: Mode,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +43,9 @@ pub(super) enum Verdict {
 }
 
 impl Answer {
+    /// By the store itself.
     pub(super) const fn of(verdict: Verdict) -> Self {
-        Self { verdict, degraded: false }
+        Self { verdict, mode: Mode::Normal }
     }
 }
 
@@ -94,7 +95,7 @@ impl<S: Store> Caller for DirectCaller<S> {
         match self.limiter.check_all(&[Ask::new(POLICY, &key).cost(self.cost)]).await {
             Ok(decision) => Answer {
                 verdict: if decision.is_allowed() { Verdict::Allowed } else { Verdict::Denied },
-                degraded: decision.mode() != Mode::Normal,
+                mode: decision.mode(),
             },
             Err(error) => Answer::of(Verdict::Failed(error.to_string())),
         }

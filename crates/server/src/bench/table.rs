@@ -16,7 +16,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "\nlatency, us    {}", self.latency_us)?;
         if let Some(delay) = &self.delay_us {
-            writeln!(f, "of it, us      {delay} until it began")?;
+            writeln!(f, "begun late, us {delay}")?;
         }
         write!(f, "{}", self.checks)?;
         if let Some(admission) = &self.admission {
@@ -43,9 +43,14 @@ impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, keys {}", self.target, self.keys)?;
         match &self.limit {
-            Some(limit) if self.limit_is_default => write!(f, ", limit {limit} each (the default)")?,
-            Some(limit) => write!(f, ", limit {limit} each")?,
-            None => {}
+            Some(limit) => write!(f, ", limit {limit}")?,
+            None => f.write_str(", limit unknown")?,
+        }
+        if self.limit.is_some() && self.keys != "hot" {
+            f.write_str(" each")?;
+        }
+        if self.limit.is_some() && self.limit_is_default {
+            f.write_str(" (the default)")?;
         }
         if self.cost != 1 {
             write!(f, ", cost {}", self.cost)?;
@@ -118,9 +123,14 @@ impl fmt::Display for Checks {
             let unsent = grouped(self.unsent);
             writeln!(f, "               {unsent} arrived and never began: the target can't carry this rate")?;
         }
+        if self.modes.keys().any(|mode| *mode != "normal") {
+            let modes: Vec<String> =
+                self.modes.iter().map(|(mode, count)| format!("{} {mode}", grouped(*count))).collect();
+            writeln!(f, "decided        {}", modes.join(", "))?;
+        }
         if self.degraded > 0 {
             let degraded = grouped(self.degraded);
-            writeln!(f, "               {degraded} were decided without the store")?;
+            writeln!(f, "               {degraded} outside the exact promise: the store was away, or full")?;
         }
         Ok(())
     }

@@ -117,6 +117,7 @@ fn everything_is_in_the_table_and_in_json_and_no_password() {
     raw.totals.counts.failed = 2;
     raw.totals.counts.failure = Some("it broke".into());
     raw.unsent = 5;
+    raw.totals.counts.modes = [40, 300, 0, 10, 0, 0, 0];
     let server = ServerCost { commands: 14, script_calls: 7, script_us: 700, cpu_us: 1400 };
     let report = Report::new(&plan(Some("10/100ms"), Keys::Hot), raw, Some(server)).unwrap();
     let text = report.to_string();
@@ -125,6 +126,8 @@ fn everything_is_in_the_table_and_in_json_and_no_password() {
     assert_eq!(json["input"]["target"], "redis://127.0.0.1:6379/0");
     assert_eq!(json["targets"][2]["value"], 40.0);
     assert_eq!(json["checks"]["offered"], 357);
+    assert_eq!(json["checks"]["modes"], serde_json::json!({"normal": 40, "cached": 300, "local": 10}));
+    assert_eq!(json["checks"]["degraded"], 10);
     assert_eq!(json["store"]["checks_per_call"], 50.0);
     assert_eq!(json["server"]["commands"], 14);
     assert!(!text.contains("secret") && !json.to_string().contains("secret"));
