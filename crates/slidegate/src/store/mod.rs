@@ -141,6 +141,12 @@ impl ReservationId {
     pub fn random() -> Self {
         Self(crate::random::u128())
     }
+
+    /// The bits.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn as_u128(self) -> u128 {
+        self.0
+    }
 }
 
 impl fmt::Display for ReservationId {
