@@ -155,7 +155,8 @@ impl Drop for Pacer {
     }
 }
 
-/// Waits for the end, and shows how far it is. Returns whether it was told to stop before.
+/// Waits for the end, and shows how far it is. Returns whether the run ended before: because it was told to, or because
+/// too many arrivals wait.
 async fn wait(shared: &Shared, duration: Duration, told_to_stop: impl Future<Output = ()>) -> bool {
     let bar = progress_bar(shared.end_ns);
     let end = tokio::time::sleep(duration);
@@ -176,6 +177,10 @@ async fn wait(shared: &Shared, duration: Duration, told_to_stop: impl Future<Out
             _ = tick.tick() => {
                 bar.set_position(shared.clock.now_ns().min(shared.end_ns));
                 bar.set_message(format!("{} checks", shared.timeline.answered()));
+                if shared.arrivals.as_ref().is_some_and(|arrivals| arrivals.are_too_many()) {
+                    bar.finish_and_clear();
+                    return true;
+                }
             }
         }
     }
@@ -187,5 +192,99 @@ fn progress_bar(end_ns: u64) -> ProgressBar {
     match ProgressStyle::with_template("{percent:>3}% [{bar:40}] {eta} left, {msg}") {
         Ok(style) => bar.with_style(style.progress_chars("=> ")),
         Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::sync::{mpsc, watch};
+
+    use super::*;
+    use crate::bench::keys::Keys;
+    use crate::bench::plan::{RATE_MAX, StoreChoice, Target};
+    use crate::bench::subject::{Answer, Verdict};
+
+    /// Tells of each question, and answers nobody until the gate opens.
+    #[derive(Clone)]
+    struct Gated(watch::Receiver<bool>, mpsc::UnboundedSender<()>);
+
+    impl Subject for Gated {
+        type Caller = Self;
+
+        async fn caller(&self) -> Result<Self, String> {
+            Ok(self.clone())
+        }
+
+        fn figures(&self) -> Option<StoreFigures> {
+            None
+        }
+    }
+
+    impl Caller for Gated {
+        async fn ask(&mut self, _key: u32) -> Answer {
+            let _ = self.1.send(());
+            let _ = self.0.wait_for(|open| *open).await;
+            Answer::of(Verdict::Allowed)
+        }
+    }
+
+    /// Opens the gate when it is dropped, as the run drops what it waits for.
+    struct Opens(watch::Sender<bool>);
+
+    impl Drop for Opens {
+        fn drop(&mut self) {
+            self.0.send_replace(true);
+        }
+    }
+
+    fn plan(load: Load) -> Plan {
+        Plan {
+            target: Target::Store(StoreChoice { url: "memory".into(), flights: true, denial_cache: true }),
+            limit: None,
+            limit_is_default: false,
+            load,
+            duration: Duration::from_secs(600),
+            keys: Keys::Hot,
+            cost: 1,
+            seed: 1,
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_target_that_falls_behind_without_end_ends_the_run() {
+        let (gate, open) = watch::channel(false);
+        let opens = Opens(gate);
+        let never = async move {
+            let _opens = opens;
+            pending::<()>().await;
+        };
+        let plan = plan(Load::Open { rate: RATE_MAX, callers: 3 });
+        let raw = run(&plan, &Gated(open, mpsc::unbounded_channel().0), never).await.unwrap();
+        assert!(raw.ended_early && raw.ran_ns < 600_000_000_000, "{}", raw.ran_ns);
+        // Three were being answered; all others are told, with the time that they waited.
+        assert!(raw.unsent > 1_000_000, "{}", raw.unsent);
+        let answered = raw.totals.counts.allowed;
+        assert!(answered >= 3);
+        assert_eq!(raw.totals.latencies.len(), raw.unsent + answered);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn callers_that_are_being_answered_are_waited_for() {
+        let (gate, open) = watch::channel(false);
+        let opens = Opens(gate);
+        let (asked, mut asking) = mpsc::unbounded_channel();
+        let told = async move {
+            for _ in 0..5 {
+                asking.recv().await;
+            }
+            drop(opens);
+        };
+        let raw = run(&plan(Load::Closed { callers: 5 }), &Gated(open, asked), told).await.unwrap();
+        assert!(raw.ended_early);
+        let answered = raw.totals.counts.allowed;
+        assert!(answered >= 5, "{answered}");
+        assert_eq!(raw.totals.latencies.len(), answered);
     }
 }

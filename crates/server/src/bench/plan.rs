@@ -52,6 +52,13 @@ pub(crate) struct StoreChoice {
     pub(crate) denial_cache: bool,
 }
 
+impl StoreChoice {
+    /// Whether it is the store in this process, which has no stages before it.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.url == "memory"
+    }
+}
+
 /// When checks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {

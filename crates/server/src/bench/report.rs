@@ -63,8 +63,9 @@ pub(super) struct Input {
     pub(super) duration_ms: u64,
     pub(super) keys: String,
     pub(super) cost: Cost,
-    pub(super) flights: bool,
-    pub(super) denial_cache: bool,
+    /// Whether these stages stood before the store; `null` where there are none.
+    pub(super) flights: Option<bool>,
+    pub(super) denial_cache: Option<bool>,
     pub(super) seed: u64,
 }
 
@@ -203,9 +204,10 @@ impl Report {
 impl Input {
     fn of(plan: &Plan) -> Self {
         let (target, flights, denial_cache) = match &plan.target {
-            Target::Http(url) => (url.as_str().to_owned(), false, false),
+            Target::Http(url) => (url.as_str().to_owned(), None, None),
+            Target::Store(store) if store.is_embedded() => (store.url.clone(), None, None),
             // A URL may hold a password.
-            Target::Store(store) => (without_user(&store.url), store.flights, store.denial_cache),
+            Target::Store(store) => (without_user(&store.url), Some(store.flights), Some(store.denial_cache)),
         };
         let (shape, rate) = match plan.load {
             Load::Closed { .. } => ("closed", None),

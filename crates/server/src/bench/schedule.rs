@@ -21,6 +21,10 @@ use super::Clock;
 /// would only load the machine that is measured.
 const STEP: Duration = Duration::from_micros(50);
 
+/// Arrivals that may wait. A run with more has shown that its target can't carry the rate, and could end with more of
+/// them than memory.
+const WAITING_MAX: usize = 1_000_000;
+
 /// A Poisson process: what many independent clients look like.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
@@ -59,6 +63,11 @@ impl Arrivals {
     pub(super) async fn next_ns(&self) -> Option<u64> {
         self.due.acquire().await.ok()?.forget();
         Some(self.taken_ns())
+    }
+
+    /// Whether so many wait that going on would show nothing new.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.due.available_permits() > WAITING_MAX
     }
 
     /// No more are handed out. Returns those that were due and never begun.

@@ -51,15 +51,10 @@ pub(super) enum Opened {
 /// Shared stores, by the scheme of their URL.
 const REDIS_SCHEMES: [&str; 5] = ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"];
 
-/// Whether a URL names the embedded store.
-fn is_embedded(url: &str) -> bool {
-    url == "memory"
-}
-
 /// Opens a store for so many keys.
 pub(super) fn open(choice: &StoreChoice, keys: Keys) -> Result<Opened, String> {
     const HOW: &str = "write memory, or redis://HOST:PORT";
-    if is_embedded(&choice.url) {
+    if choice.is_embedded() {
         if !choice.flights || !choice.denial_cache {
             let stage = if choice.flights { "--no-denial-cache" } else { "--no-flights" };
             return Err(format!(

@@ -68,7 +68,7 @@ impl fmt::Display for Input {
         }
         write!(f, ", {} ms, seed {}", self.duration_ms, self.seed)?;
         for (stage, on) in [("flights", self.flights), ("denial cache", self.denial_cache)] {
-            if !on && !self.target.starts_with("http") {
+            if on == Some(false) {
                 write!(f, ", without {stage}")?;
             }
         }
