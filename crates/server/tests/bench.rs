@@ -186,7 +186,7 @@ fn an_interrupted_run_prints_what_it_has() {
 
 #[test]
 fn what_can_not_be_measured_is_1_and_wrong_usage_2() {
-    let (code, out, err) = bench(&["--store", "redis-sentinel://u:secret@h1:26379,h2:26379/mymaster"]);
+    let (code, out, err) = bench(&["--store", "mongodb://u:secret@h1:27017/mymaster"]);
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.starts_with("error: ") && !err.contains("secret"), "{err}");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

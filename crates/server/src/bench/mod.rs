@@ -40,8 +40,11 @@ pub(crate) async fn run(plan: &Plan, told_to_stop: impl Future<Output = ()>) -> 
         Target::Http(url) => drive::run(plan, &http::Server(url.clone()), told_to_stop).await?,
         Target::Store(choice) => {
             let limit = plan.limit.ok_or("a store needs a limit: name it with --limit")?;
-            match store::open(choice, plan.keys)? {
+            match store::open(choice, plan.keys).await? {
                 Opened::Memory(store) => {
+                    drive::run(plan, &Direct::new(store, limit, plan.cost)?, told_to_stop).await?
+                }
+                Opened::Redis(store) => {
                     drive::run(plan, &Direct::new(store, limit, plan.cost)?, told_to_stop).await?
                 }
             }

@@ -318,7 +318,8 @@ fn operations(plan: &Plan, server: Option<ServerCost>, seconds: f64) -> Result<f
     match (server, &plan.target) {
         (Some(server), _) => Ok(server.commands as f64 / seconds),
         (None, Target::Http(_)) => Err("the target's store is not seen from here"),
-        (None, Target::Store(_)) => Err("the store is in this process"),
+        (None, Target::Store(store)) if store.is_embedded() => Err("the store is in this process"),
+        (None, Target::Store(_)) => Err("not asked of the server"),
     }
 }
 

@@ -3,6 +3,8 @@
 //! What a store counts about itself comes through [`Figured`]; what a Redis server counts is in
 //! [`super::redis_info`].
 
+use slidegate::core::time::Millis;
+use slidegate::store::redis::{RedisConfig, RedisStore};
 use slidegate::{MemoryStore, Store};
 
 use super::keys::Keys;
@@ -42,17 +44,29 @@ impl Figured for MemoryStore {
     }
 }
 
+impl Figured for RedisStore {
+    fn figures(&self) -> Option<StoreFigures> {
+        let figures = Self::figures(self);
+        let bytes = figures.bytes_sent + figures.bytes_received;
+        Some(StoreFigures { calls: figures.calls, checks: figures.checks, bytes })
+    }
+}
+
 /// A store that is ready.
 #[derive(Debug)]
 pub(super) enum Opened {
     Memory(MemoryStore),
+    Redis(RedisStore),
 }
+
+/// How long a first connection may take. A run against a store that is away would measure what policies answer then.
+const CONNECT_TIME: Millis = Millis(5_000);
 
 /// Shared stores, by the scheme of their URL.
 const REDIS_SCHEMES: [&str; 5] = ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"];
 
 /// Opens a store for so many keys.
-pub(super) fn open(choice: &StoreChoice, keys: Keys) -> Result<Opened, String> {
+pub(super) async fn open(choice: &StoreChoice, keys: Keys) -> Result<Opened, String> {
     const HOW: &str = "write memory, or redis://HOST:PORT";
     if choice.is_embedded() {
         if !choice.flights || !choice.denial_cache {
@@ -66,13 +80,24 @@ pub(super) fn open(choice: &StoreChoice, keys: Keys) -> Result<Opened, String> {
     }
     // The URL may hold a password: only its scheme is repeated.
     match choice.url.split_once("://").map(|(scheme, _)| scheme) {
-        Some(scheme) if REDIS_SCHEMES.contains(&scheme) => {
-            Err(format!("a store at a {scheme}:// URL is not available yet: write --store memory"))
-        }
+        Some(scheme) if REDIS_SCHEMES.contains(&scheme) => redis(choice).await.map(Opened::Redis),
         Some("http" | "https") => Err("a server is no store: name it with --target".to_owned()),
         Some(_) => Err(format!("--store names no store that is known: {HOW}")),
         None => Err(format!("--store is no URL: {HOW}")),
     }
+}
+
+async fn redis(choice: &StoreChoice) -> Result<RedisStore, String> {
+    let config = RedisConfig::parse(&choice.url).map_err(|error| error.to_string())?;
+    let config = config.flights(choice.flights).denial_cache(choice.denial_cache);
+    let store = RedisStore::start(&config).map_err(|error| error.to_string())?;
+    if store.connected(CONNECT_TIME).await {
+        return Ok(store);
+    }
+    let seconds = CONNECT_TIME.ceil_secs();
+    Err(format!(
+        "no connection to the store within {seconds} s: is it running, and does it let this user in?"
+    ))
 }
 
 /// More than there are keys, since chance does not fill the store's shards evenly, and a run that evicts would
@@ -91,25 +116,24 @@ mod tests {
         StoreChoice { url: url.into(), flights: true, denial_cache: true }
     }
 
-    #[test]
-    fn what_is_no_store_says_what_to_write_and_repeats_no_password() {
+    #[tokio::test]
+    async fn what_is_no_store_says_what_to_write_and_repeats_no_password() {
         for (url, said) in [
-            ("redis://u:secret@127.0.0.1:6379", "a store at a redis:// URL is not available yet"),
-            ("redis-cluster://h1:7000,h2:7001", "a store at a redis-cluster:// URL is not available yet"),
             ("mongodb://u:secret@h", "names no store that is known: write memory"),
             ("http://127.0.0.1", "name it with --target"),
             ("memroy", "is no URL: write memory"),
         ] {
-            let message = open(&choice(url), Keys::Hot).unwrap_err();
+            let message = open(&choice(url), Keys::Hot).await.unwrap_err();
             assert!(message.contains(said) && !message.contains("secret"), "{url}: {message}");
         }
     }
 
-    #[test]
-    fn stages_that_are_not_there_can_not_be_left_out() {
-        let message = open(&StoreChoice { flights: false, ..choice("memory") }, Keys::Hot).unwrap_err();
+    #[tokio::test]
+    async fn stages_that_are_not_there_can_not_be_left_out() {
+        let message = open(&StoreChoice { flights: false, ..choice("memory") }, Keys::Hot).await.unwrap_err();
         assert!(message.starts_with("--no-flights leaves out a stage"), "{message}");
-        let message = open(&StoreChoice { denial_cache: false, ..choice("memory") }, Keys::Hot).unwrap_err();
+        let message =
+            open(&StoreChoice { denial_cache: false, ..choice("memory") }, Keys::Hot).await.unwrap_err();
         assert!(message.starts_with("--no-denial-cache leaves out a stage"), "{message}");
     }
 
