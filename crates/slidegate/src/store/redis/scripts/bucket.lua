@@ -37,9 +37,11 @@ local function bucket()
       state.used, state.remainder = state.used - permits, rest
     end
     if state.used == 0 and state.drained > now_floor then
-      state.epoch, state.drained = (state.epoch + 1) % U32, 0
+      state.epoch, state.drained, state.changed = (state.epoch + 1) % U32, 0, not state.new
     end
-    state.drained = max(state.drained, now_floor)
+    if state.drained < now_floor then
+      state.drained, state.changed = now_floor, not state.new or state.changed
+    end
   end
 
   -- What of `permits` of the backlog has not drained yet, as a pair.

@@ -29,7 +29,7 @@ local function fixed_window()
       state.epoch, state.charged, state.changed = (state.epoch + 1) % U32, now_floor, true
     end
     if state.used > 0 and state.charged < window_start(time(state), limit) then
-      state.epoch, state.used, state.charged = (state.epoch + 1) % U32, 0, time(state)
+      state.epoch, state.used, state.charged, state.changed = (state.epoch + 1) % U32, 0, time(state), true
     end
   end
 

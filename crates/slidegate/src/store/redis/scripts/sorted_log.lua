@@ -35,6 +35,7 @@ local function sorted_log()
     if not state.last then return end
     ops.follow(state, limit)
     state.stored = call('ZCOUNT', state.key, alive_from(state, limit), '+inf')
+    state.changed = state.changed or call('ZCARD', state.key) > state.stored
     state.used = state.stored + state.added
   end
 

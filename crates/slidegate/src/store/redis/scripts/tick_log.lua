@@ -189,7 +189,7 @@ local function tick_log()
         end
       end
       if log.last * log.r + window <= now_floor then
-        log.used = 0
+        log.used, log.changed = 0, ALL
       else
         while log.tail < log.head do
           local age = log.ticks and log.last - log.ticks[log.tail] or (log.last - log.tail_tick) % U32
