@@ -288,7 +288,9 @@ impl<W: World> Walk<W> {
             }
             Step::Tidy => {
                 self.world.tidy().await;
-                self.model.tidy(self.world.now());
+                if W::FORGETS_WHEN_TIDIED {
+                    self.model.tidy(self.world.now());
+                }
             }
         }
         Ok(())

@@ -283,7 +283,7 @@ impl Batch for Calls {
         };
         let record = records::read(&bytes).ok_or(StoreError::Unavailable { fault: Fault::ForeignKey })?;
         // The server's clock ends records by itself; another one is asked here.
-        if self.now_ms().is_some_and(|now_ms| record.ends_ms <= now_ms) {
+        if record.reserved.is_empty() || self.now_ms().is_some_and(|now_ms| record.ends_ms <= now_ms) {
             return Ok(Settled::Unknown);
         }
         let parts = record.reserved.into_iter().map(|Reserved { key, limit, cost, receipt }| Settle {
