@@ -17,6 +17,8 @@ use crate::error::StoreError;
 use crate::policy::{NamedLimit, Policy};
 
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 /// Where counters are kept.
 ///
