@@ -23,14 +23,14 @@
 #[expect(dead_code, reason = "the stages are being built")]
 pub(crate) mod batch;
 #[cfg(feature = "redis")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
+pub(crate) mod denial_cache;
+#[cfg(feature = "redis")]
 #[expect(dead_code, reason = "the stages are being built")]
 pub(crate) mod flights;
 #[cfg(feature = "redis")]
 #[cfg(test)]
 pub(crate) mod model;
-#[cfg(feature = "redis")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
-pub(crate) mod denial_cache;
 #[cfg(feature = "redis")]
 #[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
 pub(crate) mod resilient;
