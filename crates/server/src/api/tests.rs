@@ -256,7 +256,8 @@ async fn a_denial_because_the_store_is_away_is_a_503() {
         async fn check(&self, check: &store::Check<'_>) -> Result<store::Answer, StoreError> {
             let outcome = Outcome { limit: 1, ..Outcome::default() };
             let outcomes = check.charges.iter().map(|_| outcome).collect();
-            Ok(store::Answer { granted: 0, outcomes, mode: Mode::DenyAll })
+            let certainty = store::Certainty::Exact;
+            Ok(store::Answer { granted: 0, outcomes, mode: Mode::DenyAll, certainty })
         }
         async fn settle(&self, _: ReservationId, _: u32) -> Result<Settled, StoreError> {
             Ok(Settled::Unknown)

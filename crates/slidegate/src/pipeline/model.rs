@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Counted, CounterKey, Decided, OwnedCharge, OwnedCheck, Taken};
 use crate::error::{Fault, StoreError};
-use crate::store::{Answer, Check, Counter, ReservationId, Settled};
+use crate::store::{Answer, Certainty, Check, Counter, ReservationId, Settled};
 
 /// The store's clock when the runtime's stands at the model's beginning.
 const START_MS: u64 = 1_700_000_000_000;
@@ -27,10 +27,10 @@ const START_MS: u64 = 1_700_000_000_000;
 /// What one call shall be like.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Course {
-    /// Time until it is decided, in microseconds.
-    pub(crate) there_us: u64,
-    /// Time from then until the reply comes, in microseconds.
-    pub(crate) back_us: u64,
+    /// Time until it is decided, in milliseconds.
+    pub(crate) there_ms: u64,
+    /// Time from then until the reply comes, in milliseconds.
+    pub(crate) back_ms: u64,
     /// `None`: it succeeds. Lost calls are executed all the same.
     pub(crate) fails: Option<Fails>,
 }
@@ -61,6 +61,8 @@ struct Shared {
     world: Mutex<World>,
     /// Counters that calls under way touch.
     touched: Mutex<HashSet<CounterKey>>,
+    under_way: AtomicUsize,
+    most_under_way: AtomicUsize,
     faults: AtomicUsize,
 }
 
@@ -82,8 +84,14 @@ impl Model {
     /// On the clock of the runtime that it is made in.
     pub(crate) fn new(usual: Course) -> Self {
         let world = Mutex::new(World { usual, ..Default::default() });
-        let shared =
-            Shared { start: Instant::now(), world, touched: Mutex::default(), faults: AtomicUsize::new(0) };
+        let shared = Shared {
+            start: Instant::now(),
+            world,
+            touched: Mutex::default(),
+            under_way: AtomicUsize::new(0),
+            most_under_way: AtomicUsize::new(0),
+            faults: AtomicUsize::new(0),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -106,6 +114,11 @@ impl Model {
         self.shared.faults.load(Ordering::Relaxed)
     }
 
+    /// The most calls that were under way at once.
+    pub(crate) fn most_under_way(&self) -> usize {
+        self.shared.most_under_way.load(Ordering::Relaxed)
+    }
+
     /// Takes the time of a call; `execute` is what happens in the store.
     async fn call<T>(
         &self,
@@ -114,14 +127,14 @@ impl Model {
     ) -> Result<T, StoreError> {
         let _touching = Touching::new(&self.shared, keys);
         let course = self.world(|world| world.courses.pop_front().unwrap_or(world.usual));
-        wait(course.there_us).await;
+        wait(course.there_ms).await;
         match course.fails {
             Some(Fails::Unavailable) => return Err(StoreError::Unavailable { fault: Fault::Disconnected }),
             Some(Fails::Panics) => panic!("the model was told to"),
             Some(Fails::Lost) | None => {}
         }
         let result = self.world(|world| execute(world, self.now()));
-        wait(course.back_us).await;
+        wait(course.back_ms).await;
         match course.fails {
             Some(_) => Err(StoreError::Lost { fault: Fault::Timeout }),
             None => Ok(result),
@@ -130,9 +143,9 @@ impl Model {
 }
 
 /// In virtual time; a call of no length is over at its first poll.
-async fn wait(micros: u64) {
-    if micros > 0 {
-        tokio::time::sleep(Duration::from_micros(micros)).await;
+async fn wait(length_ms: u64) {
+    if length_ms > 0 {
+        tokio::time::sleep(Duration::from_millis(length_ms)).await;
     }
 }
 
@@ -152,12 +165,15 @@ impl<'a> Touching<'a> {
             shared.faults.fetch_add(1, Ordering::Relaxed);
         }
         drop(touched);
+        let under_way = shared.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        shared.most_under_way.fetch_max(under_way, Ordering::Relaxed);
         Self { shared, keys }
     }
 }
 
 impl Drop for Touching<'_> {
     fn drop(&mut self) {
+        self.shared.under_way.fetch_sub(1, Ordering::Relaxed);
         let mut touched = self.shared.touched.lock();
         self.keys.iter().for_each(|key| _ = touched.remove(key));
     }
@@ -197,7 +213,8 @@ pub(crate) fn decide_in(
     for (state, charge) in drawn.into_iter().zip(&check.charges) {
         states.insert(charge.key.clone(), state);
     }
-    let answer = Answer { granted, outcomes: outcomes.into(), mode: Mode::Normal };
+    let (outcomes, certainty) = (outcomes.into(), Certainty::Exact);
+    let answer = Answer { granted, outcomes, mode: Mode::Normal, certainty };
     Decided { answer, receipts: receipts.into() }
 }
 
@@ -327,4 +344,28 @@ pub(crate) type Plain = (u32, Vec<slidegate_core::decision::Outcome>, Vec<Option
 /// An answer in a form that can be compared.
 pub(crate) fn plain(decided: &Decided) -> Plain {
     (decided.answer.granted, decided.answer.outcomes.to_vec(), decided.receipts.to_vec())
+}
+
+/// A round trip of 4 ms.
+pub(crate) const ROUND_TRIP: Course = Course { there_ms: 2, back_ms: 2, fails: None };
+
+/// Lets all that is under way come to its end, in virtual time.
+pub(crate) async fn settle_down() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+/// Runs on a paused clock, in one thread: the same steps each time.
+pub(crate) fn on_paused_clock<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(test)
+}
+
+/// Polls a future once: then it has asked.
+pub(crate) async fn ask<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
+    std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context)))
+        .await
 }

@@ -40,7 +40,7 @@ use slidegate_core::time::Millis;
 use tokio::time::Instant;
 
 use crate::error::StoreError;
-use crate::store::{Answer, Check, Counter, ReservationId, Settled, Store};
+use crate::store::{Answer, Certainty, Check, Counter, ReservationId, Settled, Store};
 
 mod denials;
 mod names;
@@ -185,12 +185,16 @@ impl<S: Store> Store for DenialCache<S> {
             asked_us: memory.now_us(),
         };
         let others = match memory.find(&question) {
-            Found::Denied(outcomes) => return Ok(Answer { granted: 0, outcomes, mode: Mode::Cached }),
+            Found::Denied(outcomes) => {
+                return Ok(Answer { granted: 0, outcomes, mode: Mode::Cached, certainty: Certainty::Exact });
+            }
             Found::Others => true,
             Found::Nothing => false,
         };
         let answer = self.inner.check(check).await?;
-        memory.learn(&question, others, &answer, memory.now_us());
+        if answer.certainty == Certainty::Exact {
+            memory.learn(&question, others, &answer, memory.now_us());
+        }
         Ok(answer)
     }
 

@@ -271,7 +271,8 @@ async fn a_denial_that_was_on_its_way_during_a_reset_is_void() {
         retry_after: Some(Millis(60_000)),
         ..Default::default()
     };
-    let denial = Answer { granted: 0, outcomes: [outcome].into_iter().collect(), mode: Mode::Normal };
+    let outcomes = [outcome].into_iter().collect();
+    let denial = Answer { granted: 0, outcomes, mode: Mode::Normal, certainty: Certainty::Exact };
     memory.learn(&question(1_000), false, &denial, 3_000);
     assert!(matches!(memory.find(&question(4_000)), Found::Denied(_)));
     memory.returns.reset(memory.naming.of_counter(&counter).place, 5_000);

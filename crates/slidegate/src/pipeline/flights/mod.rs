@@ -126,14 +126,11 @@ impl<B: Batch> Flights<B> {
 
     /// Decides `times` equal checks.
     pub(crate) async fn decide(&self, check: OwnedCheck, times: u32) -> Result<Decided, StoreError> {
-        let mut waiting = self.enqueue(check, times)?;
-        let told = (&mut waiting.answer).await;
-        waiting.answered = true;
-        // Without an answer, its runner was ended in the middle of the call.
-        told.unwrap_or(Err(StoreError::Lost { fault: Fault::Disconnected })).map(|share| share.decided)
+        self.ask(check, times)?.decided().await
     }
 
-    fn enqueue(&self, check: OwnedCheck, times: u32) -> Result<Waiting<'_, B>, StoreError> {
+    /// Asks whether `times` equal checks may go on: at once, whenever the answer is looked at.
+    pub(crate) fn ask(&self, check: OwnedCheck, times: u32) -> Result<Asked<'_, B>, StoreError> {
         let lane = check.lane();
         let (told, answer) = oneshot::channel();
         let mut shard = self.shared.shard(lane);
@@ -149,17 +146,33 @@ impl<B: Batch> Flights<B> {
         if send {
             Runner::send(&self.shared, lane);
         }
-        Ok(Waiting { shared: &self.shared, lane, ticket, answer, answered: false })
+        Ok(Asked { shared: &self.shared, lane, ticket, answer, answered: false })
     }
 
-    /// Gives back what a check of one lane took; to be called once. `Ok` when it is certain that it was.
-    pub(crate) async fn give_back(&self, taken: SmallVec<[Taken; 2]>) -> Result<(), StoreError> {
-        let Some(first) = taken.first() else { return Ok(()) };
+    /// Gives back, at once, what a check of one lane took; to be called once for it. The answer tells whether
+    /// it is certain that it was.
+    pub(crate) fn give_back(&self, taken: SmallVec<[Taken; 2]>) -> Confirmed {
         let (told, confirmed) = oneshot::channel();
-        self.shared.give_back(first.key.lane(), Return { taken, told: Some(told) });
-        confirmed.await.unwrap_or(Err(StoreError::Lost { fault: Fault::Disconnected }))
+        match taken.first().map(|first| first.key.lane()) {
+            Some(lane) => self.shared.give_back(lane, Return { taken, told: Some(told) }),
+            None => _ = told.send(Ok(())),
+        }
+        Confirmed(confirmed)
     }
 }
+
+/// Tells whether something was given back; it is, whether anybody looks or not.
+#[derive(Debug)]
+pub(crate) struct Confirmed(oneshot::Receiver<Result<(), StoreError>>);
+
+impl Confirmed {
+    pub(crate) async fn confirmed(self) -> Result<(), StoreError> {
+        self.0.await.unwrap_or(Err(ENDED))
+    }
+}
+
+/// A task that was ended in the middle of its call took the answer with it.
+const ENDED: StoreError = StoreError::Lost { fault: Fault::Disconnected };
 
 impl<B: Batch> Shared<B> {
     fn shard(&self, lane: u16) -> MutexGuard<'_, Shard> {
@@ -191,7 +204,7 @@ impl<B: Batch> Shared<B> {
 }
 
 /// A check in the queue, or in flight.
-struct Waiting<'a, B: Batch> {
+pub(crate) struct Asked<'a, B: Batch> {
     shared: &'a Arc<Shared<B>>,
     lane: u16,
     ticket: Ticket,
@@ -199,11 +212,20 @@ struct Waiting<'a, B: Batch> {
     answered: bool,
 }
 
+impl<B: Batch> Asked<'_, B> {
+    /// Waits for the answer.
+    pub(crate) async fn decided(mut self) -> Result<Decided, StoreError> {
+        let told = (&mut self.answer).await;
+        self.answered = true;
+        told.unwrap_or(Err(ENDED)).map(|share| share.decided)
+    }
+}
+
 /// A caller that goes away.
 /// * In the queue => it leaves the queue.
 /// * In flight => what it is granted is found to be unwanted when it is handed out.
 /// * Answered, but not told yet => what was granted is given back.
-impl<B: Batch> Drop for Waiting<'_, B> {
+impl<B: Batch> Drop for Asked<'_, B> {
     fn drop(&mut self) {
         if self.answered {
             return;
@@ -240,7 +262,7 @@ impl<B: Batch> Store for Flights<B> {
     async fn settle(&self, id: ReservationId, actual: Cost) -> Result<Settled, StoreError> {
         let shared = self.shared.clone();
         let settling = self.shared.runtime.spawn(async move { shared.batch.settle(id, actual).await });
-        settling.await.unwrap_or(Err(StoreError::Lost { fault: Fault::Disconnected }))
+        settling.await.unwrap_or(Err(ENDED))
     }
 
     async fn reset(&self, counter: &Counter<'_>) -> Result<(), StoreError> {

@@ -36,7 +36,7 @@ use slidegate_core::decision::{Cost, Mode, Outcome};
 use tokio::time::Instant;
 
 use crate::error::{Fault, StoreError};
-use crate::store::{Answer, Charge, Check, Counter, ReservationId, Settled, Store};
+use crate::store::{Answer, Certainty, Charge, Check, Counter, ReservationId, Settled, Store};
 
 mod health;
 
@@ -148,7 +148,8 @@ impl<S: Store> Resilient<S> {
             (check.times, Mode::AllowAll, &self.allowed)
         };
         count.fetch_add(check.times.into(), Ordering::Relaxed);
-        Answer { granted, outcomes: check.charges.iter().map(unknown).collect(), mode }
+        let outcomes = check.charges.iter().map(unknown).collect();
+        Answer { granted, outcomes, mode, certainty: Certainty::Exact }
     }
 }
 

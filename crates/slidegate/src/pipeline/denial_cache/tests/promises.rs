@@ -126,7 +126,7 @@ impl World {
             .collect();
         let granted = decide(Now::from_micros(STORE_US + at_us), 1, &mut asked);
         let outcomes = asked.iter().map(|charge| charge.outcome).collect();
-        Answer { granted, outcomes, mode: Mode::Normal }
+        Answer { granted, outcomes, mode: Mode::Normal, certainty: Certainty::Exact }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {

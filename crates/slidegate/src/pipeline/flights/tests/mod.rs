@@ -4,30 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::pipeline::model::Model;
+use crate::pipeline::model::{Model, ROUND_TRIP, ask, on_paused_clock, settle_down};
 
+mod bounds;
+mod cancelling;
+mod cost;
 mod exact;
-mod handing;
-
-/// A round trip of 2 ms.
-const ROUND_TRIP: crate::pipeline::model::Course =
-    crate::pipeline::model::Course { there_us: 1000, back_us: 1000, fails: None };
+mod failing;
+mod sharing;
 
 fn flights(model: &Model) -> Arc<Flights<Model>> {
     Arc::new(Flights::new(model.clone(), Handle::current()))
-}
-
-/// Lets all that is under way come to its end, in virtual time.
-async fn settle_down() {
-    tokio::time::sleep(Duration::from_secs(1)).await;
-}
-
-/// Runs on a paused clock, in one thread: the same steps each time.
-fn on_paused_clock<T>(test: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-        .block_on(test)
 }
