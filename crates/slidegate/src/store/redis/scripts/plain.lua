@@ -19,7 +19,10 @@ while done < parts do
   local kinds, rows_capacity, epoch = unpack('<I3BI4', raw)
   local r_is, lease, capacity, tail, head, tail_tick, last, used, newest = unpack('<I4I4I4I4I4I4I8I4I4', raw, 25)
   local natural = ceil(now_ceil / r)
-  if kinds % 65536 ~= 1 or r_is ~= r or lease > 0 or last > natural then break end
+  if kinds % 65536 ~= 1 or r_is ~= r or lease > 0 or last > natural
+    or used == 0 and last == natural then
+    break
+  end
   local long, ring_at = #raw >= 400, 64 + rows_capacity * 24
 
   -- What became of this instance's last call. A row that is missing is made by check.lua.
