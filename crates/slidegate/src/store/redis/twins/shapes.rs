@@ -90,28 +90,33 @@ fn several() -> impl Strategy<Value = Asked> {
     })
 }
 
-fn check(instances: usize) -> impl Strategy<Value = Op> {
+fn check(instances: usize, usual: u32) -> impl Strategy<Value = Op> {
     let fate = prop_oneof![
         8 => Just(Fate::Answered),
         2 => Just(Fate::ReplyLost),
         1 => Just(Fate::Late),
         1 => Just(Fate::Doubled),
     ];
+    let ordinary = (0usize..2, 1u32..3).prop_map(|(limit, cost)| {
+        let part = Part { key: 0, limit: limit / 2, cost: (cost, 0), terms: Terms::default(), group: 0 };
+        (vec![Asked { parts: vec![part], times: 1, probe: false }], 0u64)
+    });
     let asked = prop_oneof![
-        8 => single().prop_map(|asked| (vec![asked], 0u64)),
+        usual => ordinary,
+        24 => single().prop_map(|asked| (vec![asked], 0u64)),
         1 => (single(), 1u64..400).prop_map(|(mut asked, lease)| {
             asked.parts[0].terms = Terms::default();
             (vec![asked], lease)
         }),
-        1 => several().prop_map(|asked| (vec![asked], 0)),
-        1 => vec_of(prop_oneof![3 => single().boxed(), 1 => several().boxed()], 2..5)
+        3 => several().prop_map(|asked| (vec![asked], 0)),
+        3 => vec_of(prop_oneof![3 => single().boxed(), 1 => several().boxed()], 2..5)
             .prop_map(|asked| (asked, 0)),
     ];
     (0..instances, asked, prop::bool::weighted(0.85), prop::bool::weighted(0.15), fate)
         .prop_map(|(who, (asked, lease), ledger, lapsed, fate)| Op::Check { who, asked, lease, ledger, lapsed, fate })
 }
 
-fn op(instances: usize) -> impl Strategy<Value = Op> {
+fn op(instances: usize, usual: u32) -> impl Strategy<Value = Op> {
     let passes = prop_oneof![
         6 => (0i64..60, 0i64..1500),
         3 => (Just(0i64), 0i64..1500),
@@ -133,7 +138,7 @@ fn op(instances: usize) -> impl Strategy<Value = Op> {
         .prop_map(|(key, limit, ticks, holes)| Op::Fill { key, limit, ticks, holes });
     Union::new_weighted(vec![
         (30, passes.prop_map(clock).boxed()),
-        (60, check(instances).boxed()),
+        (60, check(instances, usual).boxed()),
         (4, any::<usize>().prop_map(|pick| Op::Arrive { pick }).boxed()),
         (
             5,
@@ -150,10 +155,14 @@ fn op(instances: usize) -> impl Strategy<Value = Op> {
     ])
 }
 
-/// Limits and what happens under them.
+/// Limits and what happens under them. In some traces most checks are ordinary ones.
 fn trace() -> impl Strategy<Value = (Vec<Limit>, Vec<Op>)> {
-    let instances = prop_oneof![2 => Just(1usize), 3 => Just(3usize), 2 => Just(12usize), 1 => Just(70usize)];
-    instances.prop_flat_map(|instances| (vec_of(limit(), 1..4), vec_of(op(instances), 1..90)))
+    let instances = prop_oneof![2 => Just(1usize), 3 => Just(3usize), 2 => Just(12usize), 1 => Just(90usize)];
+    let usual = prop_oneof![Just(5u32), Just(400u32)];
+    let length = prop_oneof![2 => Just(60usize), 1 => Just(250)];
+    (instances, usual, length).prop_flat_map(|(instances, usual, length)| {
+        (vec_of(limit(), 1..4), vec_of(op(instances, usual), 1..length))
+    })
 }
 
 fn walks(desk: &Desk, cases: u32, strategy: impl Strategy<Value = (Vec<Limit>, Vec<Op>)>) -> Tally {
