@@ -7,6 +7,7 @@
 //!   deadline.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
@@ -58,6 +59,8 @@ struct Routing {
     silence_max: Duration,
     seeds: Vec<Address>,
     table: ArcSwap<Table>,
+    /// Whether any node has told its table, be it an empty one.
+    told: AtomicBool,
     trouble: Arc<Notify>,
 }
 
@@ -113,6 +116,7 @@ impl Cluster {
             silence_max,
             seeds: seeds.to_vec(),
             table: ArcSwap::from_pointee(Table::empty()),
+            told: AtomicBool::new(false),
             trouble: Arc::new(Notify::new()),
         });
         let keeper = tokio::spawn(keep(routing.clone())).abort_handle();
@@ -172,7 +176,7 @@ impl Cluster {
 impl Routing {
     /// Why a slot has no owner: because the cluster says so, or because nobody could be asked yet.
     fn nobody(&self) -> Fault {
-        if self.table.load().nodes.is_empty() { Fault::Disconnected } else { Fault::ClusterDown }
+        if self.told.load(Relaxed) { Fault::ClusterDown } else { Fault::Disconnected }
     }
 
     fn start(&self, address: &Address) -> Arc<Node> {
@@ -239,7 +243,7 @@ impl Routing {
             }
             let deadline = Instant::now() + TABLE_WAIT;
             if let Ok(reply) = node.call(&question(), false, deadline).await
-                && let Some(ranges) = slots::ranges(&reply, address).filter(|ranges| !ranges.is_empty())
+                && let Some(ranges) = self.read_table(&reply, address)
             {
                 return Some(ranges);
             }
@@ -257,12 +261,19 @@ impl Routing {
             let reply = timeout(TABLE_WAIT, connection.send_packed_command(&question())).await;
             opened.driver.abort();
             if let Ok(Ok(reply)) = reply
-                && let Some(ranges) = slots::ranges(&reply, address).filter(|ranges| !ranges.is_empty())
+                && let Some(ranges) = self.read_table(&reply, address)
             {
                 return Some(ranges);
             }
         }
         None
+    }
+
+    /// Reads a table. An empty one is no news to act on: the node has just been reset or not joined yet.
+    fn read_table(&self, reply: &Value, address: &Address) -> Option<Vec<Range>> {
+        let ranges = slots::ranges(reply, address)?;
+        self.told.store(true, Relaxed);
+        (!ranges.is_empty()).then_some(ranges)
     }
 
     /// Makes this the table. Nodes that were there stay connected; those that serve nothing and that nobody asked

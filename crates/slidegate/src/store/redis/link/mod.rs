@@ -164,6 +164,15 @@ impl Link {
         self.figures.read(connected)
     }
 
+    /// Where calls go now; `None` without a connection, and of a cluster.
+    #[cfg(test)]
+    fn connected_to(&self) -> Option<String> {
+        match &self.route {
+            Route::One { node, .. } => node.connected_to().map(|address| address.to_string()),
+            Route::Cluster(_) => None,
+        }
+    }
+
     /// Waits until calls can be sent everywhere, or until `deadline`, and says which of the two it was.
     pub(crate) async fn connected(&self, deadline: Instant) -> bool {
         /// Only starts and tests wait here.

@@ -194,6 +194,7 @@ impl Node {
     }
 
     /// Where the connection goes to, if there is one.
+    #[cfg(test)]
     pub(super) fn connected_to(&self) -> Option<Address> {
         self.shared.live.load().as_ref().map(|live| live.address.clone())
     }
