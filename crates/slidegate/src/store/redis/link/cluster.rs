@@ -34,10 +34,11 @@ const REFRESH_IN_TROUBLE: Duration = Duration::from_millis(200);
 const REFRESH_SPACING: Duration = Duration::from_millis(100);
 /// How long one node may take to tell its table; there are others.
 const TABLE_WAIT: Duration = Duration::from_millis(200);
-/// Redirections of one call. Two are usual while slots move; more mean that nodes disagree.
-const HOPS_MAX: u32 = 8;
-/// Until a call is tried again whose keys are just being moved.
-const MOVING_PAUSE: Duration = Duration::from_millis(2);
+/// Redirections that are followed without a pause: two are usual while a slot moves. With more of them, or TRYAGAIN,
+/// the nodes are in the middle of something: for some milliseconds, both ends of a move send callers to the other.
+const QUICK_HOPS: u32 = 2;
+/// Until they are asked again.
+const DISAGREEMENT_PAUSE: Duration = Duration::from_millis(2);
 /// A slot that nobody serves.
 const NOBODY: u16 = u16::MAX;
 
@@ -135,7 +136,7 @@ impl Cluster {
             return Err(Refusal::unavailable(self.routing.nobody()));
         };
         let mut asking = false;
-        for _ in 0..HOPS_MAX {
+        for hop in 0.. {
             let refusal = match node.call(command, asking, deadline).await {
                 Ok(reply) => return Ok(reply),
                 Err(refusal) => refusal,
@@ -149,11 +150,10 @@ impl Cluster {
                     asking = true;
                     slots::redirect(&text, &address).map(|next| (self.routing.node(&next), next))
                 }
-                Refusal::TryAgain if Instant::now() + MOVING_PAUSE < deadline => {
-                    sleep_until(Instant::now() + MOVING_PAUSE).await;
-                    continue;
+                Refusal::TryAgain => {
+                    self.routing.trouble.notify_one();
+                    Some((node, address))
                 }
-                Refusal::TryAgain => return Err(Refusal::unavailable(Fault::ClusterDown)),
                 Refusal::Final { ref error, .. } => {
                     if error.fault() == Some(Fault::ClusterDown) {
                         self.routing.trouble.notify_one();
@@ -167,10 +167,23 @@ impl Cluster {
             };
             (node, address) = next;
             node.tried(deadline).await;
+            if hop >= QUICK_HOPS && !agree(deadline).await {
+                break;
+            }
         }
         self.routing.trouble.notify_one();
         Err(Refusal::unavailable(Fault::ClusterDown))
     }
+}
+
+/// Gives the nodes some time to agree; false if there is none left.
+async fn agree(deadline: Instant) -> bool {
+    let end = Instant::now() + DISAGREEMENT_PAUSE;
+    if end >= deadline {
+        return false;
+    }
+    sleep_until(end).await;
+    Instant::now() < deadline
 }
 
 impl Routing {
@@ -290,6 +303,14 @@ impl Routing {
             let used = node.was_used();
             if used && next.node(address).is_none() {
                 next.nodes.push((address.clone(), node.clone()));
+            }
+        }
+        // A node that is in the middle of a change may know no owner: the one of before does.
+        for slot in 0..usize::from(SLOTS) {
+            if next.owners[slot] == NOBODY
+                && let Some((address, node)) = before.nodes.get(usize::from(before.owners[slot]))
+            {
+                next.owners[slot] = next.place(address, || node.clone());
             }
         }
         let moved = next.owners.iter().zip(&before.owners).filter(|(now, was)| {

@@ -110,7 +110,8 @@ impl Link {
             }
             Topology::Sentinel { sentinels, master } => {
                 let to_sentinels = Arc::new(Connector::new(tls, config.login_of_sentinels(), 0, patience));
-                let (sentinels, named) = Sentinels::start(&to_sentinels, sentinels, master, &trouble);
+                let (sentinels, named) =
+                    Sentinels::start(&to_sentinels, &connector, sentinels, master, &trouble);
                 Route::One { node: node(Target::Named(named)), _sentinels: Some(sentinels) }
             }
             Topology::Cluster(seeds) => {

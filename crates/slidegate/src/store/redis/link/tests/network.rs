@@ -115,18 +115,23 @@ async fn a_paused_server_is_back_when_its_pause_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_answers_without_being_redis_is_a_fault_of_the_protocol() {
-    // A server of another kind at the port: it greets before it is asked, as mail servers do.
+    // A server of another kind at the port, which finds our greeting as odd as we find its answer.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("bound").port();
-    let greeter = tokio::spawn(async move {
-        use tokio::io::AsyncWriteExt;
+    let server = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
         while let Ok((mut stream, _)) = listener.accept().await {
-            let _ = stream.write_all(b"220 mail.example ESMTP\r\n").await;
+            tokio::spawn(async move {
+                let mut request = [0; 1024];
+                while stream.read(&mut request).await.is_ok_and(|len| len > 0) {
+                    let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+                }
+            });
         }
     });
     let link = link(&format!("redis://127.0.0.1:{port}"));
     comes_to(&link, "sg:a", "unavailable protocol").await;
-    greeter.abort();
+    server.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
