@@ -12,17 +12,14 @@ use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::figures::Figures;
-use super::node::{Node, Target};
-use super::open::SharedConnector;
+use super::node::{Node, Surroundings, Target};
 use super::pause::jittered;
 use super::refusal::Refusal;
 use super::slots::{self, Range, SLOTS};
+use super::task::OwnedTask;
 use crate::error::Fault;
 use crate::store::redis::url::Address;
 
@@ -45,24 +42,15 @@ const NOBODY: u16 = u16::MAX;
 /// The cluster, and the task that keeps its table.
 pub(super) struct Cluster {
     routing: Arc<Routing>,
-    keeper: AbortHandle,
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.keeper.abort();
-    }
+    _keeper: OwnedTask,
 }
 
 struct Routing {
-    connector: SharedConnector,
-    figures: Arc<Figures>,
-    silence_max: Duration,
+    around: Surroundings,
     seeds: Vec<Address>,
     table: ArcSwap<Table>,
     /// Whether any node has told its table, be it an empty one.
     told: AtomicBool,
-    trouble: Arc<Notify>,
 }
 
 /// Who serves which slot.
@@ -105,23 +93,15 @@ impl Table {
 }
 
 impl Cluster {
-    pub(super) fn start(
-        connector: SharedConnector,
-        figures: Arc<Figures>,
-        seeds: &[Address],
-        silence_max: Duration,
-    ) -> Self {
+    pub(super) fn start(around: Surroundings, seeds: &[Address]) -> Self {
         let routing = Arc::new(Routing {
-            connector,
-            figures,
-            silence_max,
+            around,
             seeds: seeds.to_vec(),
             table: ArcSwap::from_pointee(Table::empty()),
             told: AtomicBool::new(false),
-            trouble: Arc::new(Notify::new()),
         });
-        let keeper = tokio::spawn(keep(routing.clone())).abort_handle();
-        Self { routing, keeper }
+        let keeper = OwnedTask::spawn(keep(routing.clone()));
+        Self { routing, _keeper: keeper }
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -132,7 +112,7 @@ impl Cluster {
     pub(super) async fn call(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Refusal> {
         let owner = self.routing.table.load().owner(slot).cloned();
         let Some((mut address, mut node)) = owner else {
-            self.routing.trouble.notify_one();
+            self.routing.around.trouble.notify_one();
             return Err(Refusal::unavailable(self.routing.nobody()));
         };
         let mut asking = false;
@@ -151,12 +131,12 @@ impl Cluster {
                     slots::redirect(&text, &address).map(|next| (self.routing.node(&next), next))
                 }
                 Refusal::TryAgain => {
-                    self.routing.trouble.notify_one();
+                    self.routing.around.trouble.notify_one();
                     Some((node, address))
                 }
                 Refusal::Final { ref error, .. } => {
                     if error.fault() == Some(Fault::ClusterDown) {
-                        self.routing.trouble.notify_one();
+                        self.routing.around.trouble.notify_one();
                     }
                     return Err(refusal);
                 }
@@ -171,7 +151,7 @@ impl Cluster {
                 break;
             }
         }
-        self.routing.trouble.notify_one();
+        self.routing.around.trouble.notify_one();
         Err(Refusal::unavailable(Fault::ClusterDown))
     }
 }
@@ -193,13 +173,7 @@ impl Routing {
     }
 
     fn start(&self, address: &Address) -> Arc<Node> {
-        Arc::new(Node::start(
-            self.connector.clone(),
-            self.figures.clone(),
-            Target::Fixed(address.clone()),
-            self.trouble.clone(),
-            self.silence_max,
-        ))
+        Arc::new(Node::start(self.around.clone(), Target::Fixed(address.clone())))
     }
 
     /// The node at this address, connected to from now on if it was not before.
@@ -209,7 +183,7 @@ impl Routing {
 
     /// As [`node`](Self::node); and the slot is its own from now on.
     fn moved(&self, slot: u16, address: &Address) -> Arc<Node> {
-        self.trouble.notify_one();
+        self.around.trouble.notify_one();
         self.change(address, |owners, place| {
             if let Some(owner) = owners.get_mut(usize::from(slot)) {
                 *owner = place;
@@ -255,7 +229,7 @@ impl Routing {
                 continue;
             }
             let deadline = Instant::now() + TABLE_WAIT;
-            if let Ok(reply) = node.call(&question(), false, deadline).await
+            if let Ok(reply) = node.question(&question(), deadline).await
                 && let Some(ranges) = self.read_table(&reply, address)
             {
                 return Some(ranges);
@@ -267,12 +241,11 @@ impl Routing {
     /// Asks the configured nodes, over connections for this purpose.
     async fn ask_seeds(&self) -> Option<Vec<Range>> {
         for address in &self.seeds {
-            let Ok(opened) = self.connector.open(address).await else {
+            let Ok(opened) = self.around.connector.open(address).await else {
                 continue;
             };
-            let mut connection = opened.connection;
-            let reply = timeout(TABLE_WAIT, connection.send_packed_command(&question())).await;
-            opened.driver.abort();
+            let mut transport = opened.transport;
+            let reply = timeout(TABLE_WAIT, transport.connection.send_packed_command(&question())).await;
             if let Ok(Ok(reply)) = reply
                 && let Some(ranges) = self.read_table(&reply, address)
             {
@@ -351,7 +324,7 @@ async fn keep(routing: Arc<Routing>) {
         let due = jittered(if whole { REFRESH_EVERY } else { REFRESH_IN_TROUBLE });
         tokio::select! {
             () = sleep(due) => {}
-            () = routing.trouble.notified() => {}
+            () = routing.around.trouble.notified() => {}
         }
     }
 }

@@ -16,11 +16,12 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::refusal::{self, Refusal};
+use super::task::OwnedTask;
 use super::tls::Authenticated;
 use crate::error::{Fault, StoreError};
 use crate::store::redis::config::Login;
@@ -50,10 +51,17 @@ pub(super) struct Connector {
     patience: Duration,
 }
 
-/// A connection that answers. Its driver ends when it breaks, and has to be aborted when it is not needed.
-pub(super) struct Opened {
+/// A connection, and the task that writes and reads for it.
+pub(super) struct Transport {
     pub(super) connection: MultiplexedConnection,
-    pub(super) driver: JoinHandle<()>,
+    pub(super) driver: OwnedTask,
+    /// Resolves when the connection has broken.
+    pub(super) broken: oneshot::Receiver<()>,
+}
+
+/// A connection whose server has answered.
+pub(super) struct Opened {
+    pub(super) transport: Transport,
     pub(super) hello: Hello,
 }
 
@@ -99,15 +107,10 @@ impl Connector {
     /// Opens a connection for commands.
     pub(super) async fn open(&self, address: &Address) -> Result<Opened, NotOpened> {
         let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let (mut connection, driver) = self.dial(address, &settings, config()).await?;
-        let greeting = within(self.patience, "no answer to the greeting", greet(&mut connection, self)).await;
-        match greeting {
-            Ok(hello) => Ok(Opened { connection, driver, hello }),
-            Err(error) => {
-                driver.abort();
-                Err(error)
-            }
-        }
+        let mut transport = self.dial(address, &settings, config()).await?;
+        let greeting = greet(&mut transport.connection, self);
+        let hello = within(self.patience, "no answer to the greeting", greeting).await?;
+        Ok(Opened { transport, hello })
     }
 
     /// Opens a connection that listens: what is published goes to `pushes`. RESP3, so that commands can be sent
@@ -116,7 +119,7 @@ impl Connector {
         &self,
         address: &Address,
         pushes: UnboundedSender<PushInfo>,
-    ) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened> {
+    ) -> Result<Transport, NotOpened> {
         let mut settings =
             RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP3);
         if let Some(login) = &self.login {
@@ -131,7 +134,7 @@ impl Connector {
         address: &Address,
         settings: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
-    ) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened> {
+    ) -> Result<Transport, NotOpened> {
         within(self.patience, "no connection in time", async {
             match address {
                 Address::Unix(path) => {
@@ -206,7 +209,7 @@ async fn start<S>(
     stream: S,
     settings: &RedisConnectionInfo,
     config: AsyncConnectionConfig,
-) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened>
+) -> Result<Transport, NotOpened>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -217,7 +220,13 @@ where
         }
         _ => NotOpened::new(refusal::of_transport(&error), error.category()),
     })?;
-    Ok((connection, tokio::spawn(driver)))
+    let (ended, broken) = oneshot::channel();
+    let driver = OwnedTask::spawn(async move {
+        driver.await;
+        // Nobody listens any more if the connection was left before.
+        let _ = ended.send(());
+    });
+    Ok(Transport { connection, driver, broken })
 }
 
 /// Logs in, chooses the database and asks who is there. One after another: of a pipeline, an answer that is no RESP

@@ -18,12 +18,14 @@ use ::redis::{Pipeline, PushInfo, PushKind, Value};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{Notify, watch};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
+use super::open::Transport;
 use super::open::{self, SharedConnector, field, text};
 use super::pause::{Pause, jittered};
+use super::task::OwnedTask;
 use crate::error::Fault;
 use crate::store::redis::url::Address;
 
@@ -43,13 +45,7 @@ const ASK_SPACING: Duration = Duration::from_millis(50);
 
 /// The tasks that listen; dropping ends them.
 pub(super) struct Sentinels {
-    tasks: Vec<AbortHandle>,
-}
-
-impl Drop for Sentinels {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-    }
+    _tasks: Vec<OwnedTask>,
 }
 
 /// What a sentinel said last.
@@ -146,11 +142,11 @@ impl Sentinels {
                 board: board.clone(),
                 ask: ask.clone(),
             };
-            tokio::spawn(sentinel.follow()).abort_handle()
+            OwnedTask::spawn(sentinel.follow())
         };
         let mut tasks: Vec<_> = sentinels.iter().enumerate().map(listen).collect();
-        tasks.push(tokio::spawn(relay(trouble.clone(), ask)).abort_handle());
-        (Self { tasks }, named)
+        tasks.push(OwnedTask::spawn(relay(trouble.clone(), ask)));
+        (Self { _tasks: tasks }, named)
     }
 }
 
@@ -201,8 +197,8 @@ impl Sentinel {
             let (pushes, pushed) = mpsc::unbounded_channel();
             let why = match self.connector.listen(&self.address, pushes).await {
                 Err(error) => error.why,
-                Ok((connection, driver)) => {
-                    let ended = self.listen(connection, driver, pushed, &mut pause, &mut told).await;
+                Ok(transport) => {
+                    let ended = self.listen(transport, pushed, &mut pause, &mut told).await;
                     ended.text().to_owned()
                 }
             };
@@ -216,12 +212,12 @@ impl Sentinel {
 
     async fn listen(
         &self,
-        mut connection: MultiplexedConnection,
-        mut driver: JoinHandle<()>,
+        transport: Transport,
         mut pushed: UnboundedReceiver<PushInfo>,
         pause: &mut Pause,
         told: &mut bool,
     ) -> Ended {
+        let Transport { mut connection, driver: _driver, broken } = transport;
         let patience = self.connector.patience();
         // Ended with this function.
         let mut promotions = JoinSet::new();
@@ -251,12 +247,10 @@ impl Sentinel {
                 }
             }
         };
-        let ended = tokio::select! {
+        tokio::select! {
             ended = ended => ended,
-            _ = &mut driver => Ended::Closed,
-        };
-        driver.abort();
-        ended
+            _ = broken => Ended::Closed,
+        }
     }
 }
 
@@ -294,18 +288,14 @@ async fn await_promotion(connector: SharedConnector, board: Arc<Board>, selected
     let asking = async {
         loop {
             if let Ok(opened) = connector.open(&selected).await {
-                let mut connection = opened.connection;
+                let mut transport = opened.transport;
                 loop {
-                    match open::still_master(&mut connection).await {
-                        Ok(()) => {
-                            opened.driver.abort();
-                            return;
-                        }
+                    match open::still_master(&mut transport.connection).await {
+                        Ok(()) => return,
                         Err(Fault::ReadOnly) => sleep(PROMOTION_ASK_EVERY).await,
                         Err(_) => break,
                     }
                 }
-                opened.driver.abort();
             }
             sleep(PROMOTION_ASK_EVERY).await;
         }
