@@ -14,33 +14,71 @@ use slidegate_core::limit::Limit;
 use smallvec::SmallVec;
 
 use crate::error::StoreError;
-use crate::store::{Answer, Check, ReservationId};
+use crate::store::{Answer, Check, Counter, ReservationId, Settled};
 
 /// A store that decides many checks in one call.
+///
+/// Every call ends, after a deadline if need be: what waits for it holds its counters until then. None is
+/// repeated by the stages, since what was [lost](StoreError::Lost) may have been executed.
 pub(crate) trait Batch: Send + Sync + 'static {
     /// The check in the store's terms.
     fn own(&self, check: &Check<'_>) -> OwnedCheck;
 
-    /// Decides checks of one lane in order, in one call, and answers each in its place.
+    /// Decides checks of one lane in order, in one call and at one instant, and answers each in its place.
     fn call(&self, checks: Vec<Counted>) -> impl Future<Output = Vec<Result<Decided, StoreError>>> + Send;
 
-    /// Gives back what a check took, as far as its history is still there. At most once for each receipt.
+    /// Gives back what checks of one lane took, in one call, as far as the history is still there. Called at
+    /// most once for each unit; what fails is not tried again.
     fn give_back(&self, taken: &[Taken]) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Remembers, to be settled under this id, what the parts of one check took in several lanes. A part
+    /// that took nothing, since its cost is 0, has a receipt of no units.
+    fn remember(
+        &self,
+        id: ReservationId,
+        taken: &[Taken],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// As [`Store::settle`](crate::store::Store::settle).
+    fn settle(
+        &self,
+        id: ReservationId,
+        actual: Cost,
+    ) -> impl Future<Output = Result<Settled, StoreError>> + Send;
+
+    /// As [`Store::reset`](crate::store::Store::reset).
+    fn reset(&self, counter: &Counter<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// A check that waits for its call.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A check that waits for its call. All its counters lie in one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedCheck {
     /// The counters, each at most once.
     pub(crate) charges: SmallVec<[OwnedCharge; 2]>,
     /// Remember what is charged under this id.
     pub(crate) reserve: Option<ReservationId>,
-    /// Decide, and charge nothing.
+    /// Decide, and charge nothing: the outcomes are those of the counters as they are.
     pub(crate) probe: bool,
 }
 
+impl OwnedCheck {
+    /// The lane of its counters; 0 if it has none.
+    pub(crate) fn lane(&self) -> u16 {
+        self.charges.first().map_or(0, |charge| charge.key.lane())
+    }
+
+    /// What an answer says was taken, less what took nothing.
+    pub(crate) fn taken(&self, receipts: &[Option<Receipt>]) -> SmallVec<[Taken; 2]> {
+        let taken = |(charge, receipt): (&OwnedCharge, &Option<Receipt>)| {
+            let receipt = receipt.filter(|receipt| receipt.units > 0)?;
+            Some(Taken { key: charge.key.clone(), limit: charge.limit, receipt })
+        };
+        self.charges.iter().zip(receipts).filter_map(taken).collect()
+    }
+}
+
 /// One counter of an [`OwnedCheck`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedCharge {
     /// The counter.
     pub(crate) key: CounterKey,
@@ -70,6 +108,11 @@ impl CounterKey {
 
     /// The key as the store has it.
     pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The same, to keep.
+    pub(crate) const fn shared_name(&self) -> &Arc<[u8]> {
         &self.name
     }
 

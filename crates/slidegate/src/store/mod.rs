@@ -112,6 +112,23 @@ pub struct Answer {
     pub outcomes: SmallVec<[Outcome; 2]>,
     /// Who answered.
     pub mode: Mode,
+    /// How far a refusal can be relied on.
+    pub certainty: Certainty,
+}
+
+/// How far a refusal can be relied on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Certainty {
+    /// It stands until the time that it tells: it may be told to others who ask for as much or more.
+    #[default]
+    Exact,
+    /// It is true now, and may have been caused by checks that were refused themselves and are giving back what
+    /// they took: it must not be told to anybody else. Only in a cluster, where the counters of a check may
+    /// lie in several slots.
+    Passing,
+    /// As [`Passing`](Self::Passing); besides, the check took permits itself, and it is not known whether they
+    /// were given back. If not, they end with their window.
+    Unconfirmed,
 }
 
 /// What settling a reservation came to.
@@ -140,6 +157,12 @@ impl ReservationId {
     /// If the operating system has no random numbers to give, which ends processes that need secrets.
     pub fn random() -> Self {
         Self(crate::random::u128())
+    }
+
+    /// The bits.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn as_u128(self) -> u128 {
+        self.0
     }
 }
 

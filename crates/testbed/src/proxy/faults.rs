@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::random::Random;
 use super::{Counts, Fate, Way, Wire};
+use crate::random::Random;
 
 /// The index of each way in the arrays here.
 pub(super) const REQUESTS: usize = 0;

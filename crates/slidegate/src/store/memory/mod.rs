@@ -24,7 +24,7 @@ use slidegate_core::decision::{Cost, Mode, Outcome};
 use slidegate_core::time::Now;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Answer, Check, Counter, ReservationId, Settled, Store};
+use super::{Answer, Certainty, Check, Counter, ReservationId, Settled, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::StoreError;
 
@@ -200,7 +200,8 @@ impl<C: Clock> MemoryStore<C> {
         let address = self.address(&charge.counter);
         let mut shard = self.shards[address.shard].lock();
         let (granted, outcome) = shard.decide(address.id, self.clock.now(), check.times, charge)?;
-        Some(Answer { granted, outcomes: smallvec![outcome], mode: Mode::Normal })
+        let (outcomes, certainty) = (smallvec![outcome], Certainty::Exact);
+        Some(Answer { granted, outcomes, mode: Mode::Normal, certainty })
     }
 
     /// Decides a check under the locks of its shards, and tells `reserve` what was charged where.
@@ -233,6 +234,7 @@ impl<C: Clock> MemoryStore<C> {
             granted,
             outcomes: told.iter().map(|(outcome, _)| *outcome).collect(),
             mode: Mode::Normal,
+            certainty: Certainty::Exact,
         };
         for (index, (place, state)) in drawn.into_iter().enumerate() {
             let (address, charge, receipt) = (addresses[index], &check.charges[index], told[index].1);

@@ -1,6 +1,6 @@
 //! The choices of a seed: the same for the same seed, on every machine.
 
-/// SplitMix64, which is nothing but a counter and a good mixer: enough to choose requests by.
+/// SplitMix64, which is nothing but a counter and a good mixer: enough to choose requests and moments by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random(u64);
 
@@ -16,8 +16,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Below `end`, each number about as often; 0 if there is none.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next().checked_rem(end).unwrap_or(0)
+    }
+
     /// True so many times of a hundred.
     pub(crate) fn percent(&mut self, percent: u8) -> bool {
-        self.next() % 100 < u64::from(percent)
+        self.below(100) < u64::from(percent)
     }
 }

@@ -1,0 +1,18 @@
+//! Flights in front of a model, on virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::pipeline::model::{Model, ROUND_TRIP, ask, on_paused_clock, settle_down};
+
+mod bounds;
+mod cancelling;
+mod cost;
+mod exact;
+mod failing;
+mod sharing;
+
+fn flights(model: &Model) -> Arc<Flights<Model>> {
+    Arc::new(Flights::new(model.clone(), Handle::current()))
+}
