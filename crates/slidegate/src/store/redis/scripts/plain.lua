@@ -33,7 +33,7 @@ while done < parts do
   end
 
   -- Expire.
-  local unusual = false
+  local unusual, tail_was = false, tail
   if last * r + window <= now_floor then
     if long then break end
     used, newest, tail = 0, 0, head
@@ -91,6 +91,7 @@ while done < parts do
       call('SETRANGE', key, '48', pack('<I8I4I4', last, used, newest) .. own)
     end
   else
+    if tail > tail_was then break end
     local ttl, needed = call('PTTL', key), last * r + window - now_floor
     if ttl < needed or ttl - ARGV[limit + 2] > needed - window then break end
   end

@@ -50,8 +50,8 @@ local function open_state(key, limit)
 end
 
 -- Takes units, whether they fit or not, up to what can be counted; returns when, and how many.
-local function take(state, limit, units)
+local function take(state, kind, limit, units)
   units = min(units, U32 - 1 - state.used)
   if units <= 0 then return 0, 0 end
-  return ops_of(limit.kind).charge(state, limit, units), units
+  return ops_of(kind).charge(state, limit, units), units
 end

@@ -143,10 +143,19 @@ local function tick_log()
     while log.head > most - floor(most / 8) do raise_r(log, min(log.r * 2, U32 - 1)) end
   end
 
+  -- When a permit of a tick that ends at `at` leaves: core's LeaseSpan::leaves_at_ms.
+  local function leaves_at(log, at, window)
+    local plain = at + window
+    if log.lease == 0 then return plain end
+    return max(plain, min(plain + log.lease, log.lease_end + window))
+  end
+
   -- --- settle: bring the log up to now ------------------------------------------------------------------
 
   -- Moves the whole history back if the clock went back far: see core's backstep.
-  local function step_back(log, natural)
+  function ops.follow(log, limit)
+    local natural = ceil(now_ceil / log.r)
+    if log.used == 0 or not must_shift(log.last * log.r, natural * log.r, limit.window) then return end
     local one_tick = log.used == log.newest
     local shift = log.last - natural - (one_tick and 0 or 1)
     if shift == 0 then return end
@@ -169,10 +178,8 @@ local function tick_log()
   end
 
   function ops.settle(log, limit)
+    ops.follow(log, limit)
     if log.used > 0 then
-      local natural = ceil(now_ceil / log.r)
-      if must_shift(log.last * log.r, natural * log.r, limit.window) then step_back(log, natural) end
-      -- Expire.
       local window = limit.window
       if log.lease > 0 then
         if now_floor < log.lease_end + window then
@@ -182,7 +189,7 @@ local function tick_log()
         end
       end
       if log.last * log.r + window <= now_floor then
-        log.used = 0
+        log.used, log.changed = 0, ALL
       else
         while log.tail < log.head do
           local age = log.ticks and log.last - log.ticks[log.tail] or (log.last - log.tail_tick) % U32
@@ -263,7 +270,7 @@ local function tick_log()
   function ops.refund(log, limit, receipt, units)
     if receipt.epoch ~= log.epoch or receipt.at % log.r ~= 0 then return 0 end
     local age = log.last - receipt.at / log.r
-    if age < 0 then return 0 end
+    if age < 0 or leaves_at(log, receipt.at, limit.window) <= now_floor then return 0 end
     return give_back(log, age, min(units, receipt.units))
   end
 
@@ -273,13 +280,6 @@ local function tick_log()
   end
 
   -- --- what callers are told ----------------------------------------------------------------------------
-
-  -- When a permit of a tick that ends at `at` leaves: core's LeaseSpan::leaves_at_ms.
-  local function leaves_at(log, at, window)
-    local plain = at + window
-    if log.lease == 0 then return plain end
-    return max(plain, min(plain + log.lease, log.lease_end + window))
-  end
 
   -- Time until at least `units` of those in use have slid out.
   local function freed_after(log, limit, units)
@@ -436,9 +436,13 @@ local function tick_log()
     end
   end
 
+  function ops.needed(log, limit)
+    if log.used == 0 then return 0 end
+    return max(leaves_at(log, log.last * log.r, limit.window) - now_floor, 0)
+  end
+
   function ops.save(log, limit)
-    local window = limit.window
-    local needed = log.used > 0 and max(leaves_at(log, log.last * log.r, window) - now_floor, 0) or 0
+    local needed = ops.needed(log, limit)
     if log.changed == 0 and not log.row_changed then return heal(log, limit, needed) end
     local rows
     if not log.new and not log.short and not log.ticks and log.head > log.tail then
