@@ -135,7 +135,7 @@ fn outside_of_a_runtime_a_link_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_link_leaves_no_connection_behind() {
+async fn a_dropped_link_leaves_no_connection_and_no_task_behind() {
     let server = slidegate_testbed::redis::Server::start();
     let link = connected(&server.url()).await;
     count(&link, "sg:a").await.expect("counts");
@@ -143,6 +143,8 @@ async fn a_dropped_link_leaves_no_connection_behind() {
     assert_eq!(named(), 1, "one connection, by its name");
     drop(link);
     eventually("its connection is closed", PATIENCE, || async { (named() == 0).then_some(()) }).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    eventually("its tasks are gone", PATIENCE, || async { (tasks() == 0).then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,6 +29,10 @@ async fn every_slot_is_found_from_any_node_and_every_node_learns_the_script() {
         assert_eq!(count(&link, &key).await.expect("counts"), 2, "{key}");
     }
     assert_eq!(link.figures().faults, [0; Fault::ALL.len()]);
+
+    drop(link);
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    eventually("its tasks are gone", PATIENCE, || async { (tasks() == 0).then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -138,6 +138,10 @@ async fn one_sentinel_of_three_will_do_and_a_name_that_none_knows_is_no_master()
     let unknown = super::link(&format!("redis-sentinel://{one}/nobody"));
     assert!(!unknown.connected(Instant::now() + Duration::from_millis(300)).await);
     assert_eq!(outcome(&count_within(&unknown, "sg:a", SHORT).await), "unavailable disconnected");
+
+    drop((link, unknown));
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    eventually("their tasks are gone", PATIENCE, || async { (tasks() == 0).then_some(()) }).await;
 }
 
 fn kill(pid: u32) {
