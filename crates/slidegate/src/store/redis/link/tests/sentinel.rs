@@ -148,3 +148,31 @@ fn kill(pid: u32) {
     let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
     assert!(killed.expect("kill is there").success());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_ask_for_a_user_get_the_documented_one() {
+    let sentinels = Arc::new(beside(Sentinels::start).await);
+    let page = include_str!("../../../../../../../docs/redis.md");
+    let rule = page.lines().find(|line| line.starts_with("ACL SETUSER ")).expect("the rule");
+    let rule = rule.replace(">CHANGE-ME", ">secret");
+    let words: Vec<&str> = rule.split(' ').collect();
+    for sentinel in sentinels.sentinels() {
+        sentinel.ask::<()>(&words);
+    }
+    let login = |password: &str| {
+        let config = config(&url(&sentinels)).sentinel_login(Some("slidegate".to_owned()), password);
+        Link::start(&config).expect("a link")
+    };
+    let (right, wrong) = (login("secret"), login("hunter2"));
+    assert!(right.connected(Instant::now() + PATIENCE).await);
+    count(&right, "sg:a").await.expect("counts");
+    let old = sentinels.master().port();
+    let failing_over = {
+        let sentinels = sentinels.clone();
+        tokio::task::spawn_blocking(move || sentinels.failover())
+    };
+    failing_over.await.expect("a failover");
+    recovers(&right, "sg:a").await;
+    assert!(right.connected_to().is_some_and(|at| !at.ends_with(&format!(":{old}"))));
+    assert!(!wrong.figures().connected);
+}
