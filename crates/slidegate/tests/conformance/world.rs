@@ -9,8 +9,8 @@ use slidegate::clock::Clock;
 use slidegate::core::time::{Millis, Now};
 use slidegate::store::Store;
 use slidegate::store::redis::RedisConfig;
-use slidegate::{MemoryStore, RedisStore};
 use slidegate::testing::FakeClock;
+use slidegate::{MemoryStore, RedisStore};
 use slidegate_testbed::redis::Server;
 
 /// Everything that the rules need from a store beside the [`Store`] trait.
@@ -21,6 +21,9 @@ pub(crate) trait World: Send + Sync + 'static {
     /// Whether a counter remembers under which limit it was last asked for, also by those who took nothing. One
     /// that does not gives back under a changed limit what it can, which the model leaves.
     const TELLS_LIMITS_APART: bool;
+
+    /// Whether what has expired is gone once the store was tidied, also for a limit whose window is longer.
+    const FORGETS_WHEN_TIDIED: bool;
 
     /// A store without counters, on a clock that stands still.
     fn fresh() -> impl Future<Output = Self> + Send;
@@ -56,6 +59,7 @@ impl World for MemoryWorld {
     type Store = MemoryStore<Arc<FakeClock>>;
 
     const TELLS_LIMITS_APART: bool = true;
+    const FORGETS_WHEN_TIDIED: bool = true;
 
     async fn fresh() -> Self {
         let clock = Arc::new(FakeClock::default());
@@ -97,6 +101,7 @@ impl World for RedisWorld {
     type Store = RedisStore;
 
     const TELLS_LIMITS_APART: bool = false;
+    const FORGETS_WHEN_TIDIED: bool = false;
 
     async fn fresh() -> Self {
         static SERVER: LazyLock<Server> = LazyLock::new(Server::start);

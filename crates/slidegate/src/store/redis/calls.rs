@@ -283,7 +283,7 @@ impl Batch for Calls {
         };
         let record = records::read(&bytes).ok_or(StoreError::Unavailable { fault: Fault::ForeignKey })?;
         // The server's clock ends records by itself; another one is asked here.
-        if self.now_ms().is_some_and(|now_ms| record.ends_ms <= now_ms) {
+        if record.reserved.is_empty() || self.now_ms().is_some_and(|now_ms| record.ends_ms <= now_ms) {
             return Ok(Settled::Unknown);
         }
         let parts = record.reserved.into_iter().map(|Reserved { key, limit, cost, receipt }| Settle {
@@ -293,7 +293,8 @@ impl Batch for Calls {
             give_back: cost.saturating_sub(actual),
             charge: actual.saturating_sub(cost),
         });
-        let settled = self.settle_parts(parts.collect()).await?;
+        let unequal = parts.filter(|part| part.give_back > 0 || part.charge > 0);
+        let settled = self.settle_parts(unequal.collect()).await?;
         let most = |of: fn(&(Cost, Cost)) -> Cost| settled.iter().map(of).max().unwrap_or_default();
         Ok(Settled::Done {
             given_back: most(|(given_back, _)| *given_back),

@@ -89,6 +89,8 @@ pub(super) fn read(bytes: &[u8]) -> Option<Record> {
         receipt.at_ms = u64::from_le_bytes(take(&mut rest)?);
         receipt.units = u32::from_le_bytes(take(&mut rest)?);
     }
+    // A counter that only watched and had no room took nothing: there is nothing to settle.
+    reserved.retain(|reserved| reserved.receipt.units > 0 || reserved.cost == 0);
     let ends_ms = u64::from_le_bytes(take(&mut rest)?);
     rest.is_empty().then_some(Record { reserved, ends_ms })
 }

@@ -167,6 +167,13 @@ local function tick_log()
     if log.lease > 0 then log.lease_end = max(log.lease_end - shift * log.r, 0) end
   end
 
+  -- What rows say of a log that has run empty is over: their ticks must not be taken for those of a new one.
+  local function forget_rows(log)
+    if log.rows == 0 then return end
+    open(log)
+    for _, row in ipairs(log.row_list) do row.count, row.tick = 0, log.last end
+  end
+
   local function clear(log, r)
     log.newest, log.lease, log.lease_end, log.capacity, log.tail, log.head = 0, 0, 0, 0, 0, 0
     log.pushed_tick, log.read = false, nil
@@ -174,6 +181,7 @@ local function tick_log()
     if log.r ~= r then
       log.last = ceil(log.last * log.r / r)
       log.r = r
+      forget_rows(log)
     end
   end
 
@@ -191,11 +199,15 @@ local function tick_log()
       if log.last * log.r + window <= now_floor then
         log.used, log.changed = 0, ALL
       else
+        local popped = false
         while log.tail < log.head do
           local age = log.ticks and log.last - log.ticks[log.tail] or (log.last - log.tail_tick) % U32
-          if max(log.last - age, 0) * log.r + window > now_floor then break end
+          local left = max(log.last - age, 0) * log.r + window <= now_floor
+          if not left and not popped then break end
           local _, count = entry(log, log.tail)
-          log.used = log.used - count
+          -- What refunds have emptied goes as soon as it is the oldest.
+          if not left and count > 0 then break end
+          log.used, popped = log.used - count, true
           pop(log)
         end
       end
@@ -226,7 +238,10 @@ local function tick_log()
     local natural = ceil(now_ceil / log.r)
     if log.used == 0 then
       -- The clock stands where it stood before the log ran empty: receipts from then must not match.
-      if natural <= log.last then log.epoch = (log.epoch + 1) % U32 end
+      if natural <= log.last then
+        log.epoch = (log.epoch + 1) % U32
+        forget_rows(log)
+      end
       log.tail, log.head, log.newest, log.pushed_tick, log.last, log.changed = 0, 0, 0, false, natural, ALL
       if log.ticks then log.ticks, log.counts = {}, {} end
     elseif natural > log.last then
@@ -339,9 +354,11 @@ local function tick_log()
     elseif seq <= stored then
       return STALE, stored
     elseif stored > ack then
-      give_back(log, age, count)
-      log.row_changed = true
-    elseif stored < ack and not lapsed then
+      if count > 0 then
+        give_back(log, age, count)
+        log.row_changed = true
+      end
+    elseif stored < ack and not lapsed and reset_epoch == log.reset_epoch then
       return BEHIND, stored
     end
   end
