@@ -11,7 +11,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, interval, timeout_at};
 
 use super::{Link, LinkFigures, Script};
 use crate::error::{Fault, StoreError};
@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const GENEROUS: Duration = Duration::from_secs(5);
 /// A call's deadline where it is not.
 const SHORT: Duration = Duration::from_millis(30);
+
+/// Between two looks at what is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 fn config(url: &str) -> RedisConfig {
     RedisConfig::parse(url).expect("a URL").timeout(Millis(20))
@@ -89,12 +92,13 @@ async fn eventually<T, F: Future<Output = Option<T>>>(
     mut look: impl FnMut() -> F,
 ) -> T {
     let end = Instant::now() + within;
+    let mut looks = interval(LOOK_EVERY);
     loop {
         if let Some(found) = look().await {
             return found;
         }
         assert!(Instant::now() < end, "{what}: not within {within:?}");
-        sleep(Duration::from_millis(2)).await;
+        looks.tick().await;
     }
 }
 
@@ -107,6 +111,7 @@ async fn recovers(link: &Link, key: &str) {
 async fn comes_to(link: &Link, key: &str, expected: &str) {
     let mut seen = Vec::new();
     let end = Instant::now() + PATIENCE;
+    let mut looks = interval(LOOK_EVERY);
     loop {
         let this = outcome(&count_within(link, key, SHORT).await);
         if this == expected {
@@ -114,7 +119,7 @@ async fn comes_to(link: &Link, key: &str, expected: &str) {
         }
         seen.push(this);
         assert!(Instant::now() < end, "{expected} never came, but {:?}", seen.last());
-        sleep(Duration::from_millis(2)).await;
+        looks.tick().await;
     }
 }
 

@@ -46,11 +46,11 @@ async fn slots_that_move_under_load_cost_no_call_and_no_count() {
         .map(|key| {
             let (link, key, done) = (link.clone(), key.clone(), done.clone());
             tokio::spawn(async move {
-                let mut counted = 0;
+                let (mut counted, mut pace) = (0, interval(Duration::from_millis(10)));
                 while !done.load(Relaxed) {
                     counted += 1;
                     assert_eq!(count(&link, &key).await.expect("no error comes through"), counted, "{key}");
-                    sleep(Duration::from_millis(10)).await;
+                    pace.tick().await;
                 }
                 counted
             })
@@ -134,12 +134,13 @@ async fn a_dead_master_holds_up_no_other_shard_and_its_successor_is_found() {
     let caller = {
         let (link, done, served) = (link.clone(), done.clone(), served.clone());
         tokio::spawn(async move {
+            let mut pace = interval(Duration::from_millis(5));
             while !done.load(Relaxed) {
                 for key in &others {
                     count(&link, key).await.expect("other shards serve on");
                     served.fetch_add(1, Relaxed);
                 }
-                sleep(Duration::from_millis(5)).await;
+                pace.tick().await;
             }
         })
     };
