@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod readme;
+mod servers;
 mod step;
 mod test;
 #[cfg(test)]

@@ -19,6 +19,9 @@ pub(crate) const CURL: Tool = Tool { command: "curl", debian: "curl", homebrew: 
 
 pub(crate) const WRK: Tool = Tool { command: "wrk", debian: "wrk", homebrew: "wrk" };
 
+/// The store's tests run it; it is its own Sentinel too. (Debian's package brings `redis-cli` along.)
+pub(crate) const REDIS: Tool = Tool { command: "redis-server", debian: "redis-server", homebrew: "redis" };
+
 /// How packages come onto this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packages {

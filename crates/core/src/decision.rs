@@ -72,6 +72,12 @@ impl Mode {
     pub const fn is_degraded(self) -> bool {
         !matches!(self, Self::Normal | Self::Cached | Self::Leased)
     }
+
+    /// Whether the numbers of a decision come from its counters. Where they don't, they say nothing and are
+    /// not to be told.
+    pub const fn is_counted(self) -> bool {
+        !matches!(self, Self::AllowAll | Self::DenyAll | Self::Full)
+    }
 }
 
 impl fmt::Display for Mode {

@@ -24,7 +24,7 @@ pub(crate) struct DecisionJson<'a> {
     pub(crate) limits: Vec<LimitJson<'a>>,
     /// The names of the limits that denied it.
     pub(crate) violated: Vec<Cow<'a, str>>,
-    /// Denied only: when this cost fits. `null` when allowed, and when no wait would help.
+    /// Denied only: when this cost fits. `null` when allowed, when no wait would help, and when nobody knows.
     pub(crate) retry_after_ms: Option<u64>,
     /// Allowed by a `leaky_bucket`: how long to wait before going on.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -42,10 +42,11 @@ pub(crate) struct LimitJson<'a> {
     pub(crate) policy: Option<Cow<'a, str>>,
     pub(crate) name: Cow<'a, str>,
     pub(crate) limit: u32,
-    pub(crate) used: u32,
-    pub(crate) remaining: u32,
+    /// `null` like the next two where nobody counted: the store is away, or full.
+    pub(crate) used: Option<u32>,
+    pub(crate) remaining: Option<u32>,
     /// Until any more quota appears; 0 when nothing is used.
-    pub(crate) reset_after_ms: u64,
+    pub(crate) reset_after_ms: Option<u64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -60,13 +61,14 @@ impl<'a> DecisionJson<'a> {
         let mut policies = decision.policies().map(|policy| Cow::Borrowed(&**policy.name()));
         let (policy, policies) =
             if many { (None, Some(policies.collect())) } else { (policies.next(), None) };
+        let counted = decision.mode().is_counted();
         let limits = decision.limits().map(|state| LimitJson {
             policy: many.then(|| Cow::Borrowed(&**state.policy.name())),
             name: state.name.into(),
             limit: state.outcome.limit,
-            used: state.outcome.used,
-            remaining: state.outcome.remaining,
-            reset_after_ms: state.outcome.reset_after.get(),
+            used: counted.then_some(state.outcome.used),
+            remaining: counted.then_some(state.outcome.remaining),
+            reset_after_ms: counted.then_some(state.outcome.reset_after.get()),
         });
         Self {
             allowed: decision.is_allowed(),

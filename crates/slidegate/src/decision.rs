@@ -93,13 +93,19 @@ impl Decision {
         })
     }
 
-    /// The limits that denied the check: empty when it was allowed.
+    /// The limits that denied the check: empty when it was allowed. While the store is away
+    /// ([`Mode::DenyAll`]) nobody counted, and these are the limits of the policies that deny then.
     pub fn violated(&self) -> impl Iterator<Item = LimitState<'_>> {
-        self.limits().filter(|state| state.outcome.violated && !state.is_shadow())
+        let away = self.mode == Mode::DenyAll;
+        self.limits().filter(move |state| {
+            let refused = if away { state.policy.denies_without_store() } else { state.outcome.violated };
+            refused && !state.is_shadow()
+        })
     }
 
     /// Denied only: the time after which this cost fits in all violated limits, if nobody else takes it.
-    /// `None` when allowed, and when no wait would help (a limit of 0, a full store).
+    /// `None` when allowed, when no wait would help (a limit of 0, a full store), and when nobody knows (the
+    /// store is away).
     pub fn retry_after(&self) -> Option<Millis> {
         let mut longest = None;
         for state in self.violated() {

@@ -120,6 +120,9 @@ pub enum Fault {
     MasterDown,
     /// The cluster does not serve this slot (CLUSTERDOWN), or moves it around without end.
     ClusterDown,
+    /// It takes no writes until somebody has seen to it: it can't save them, or has too few replicas (MISCONF,
+    /// NOREPLICAS).
+    WritesRefused,
     /// It is at its `maxmemory` and evicts nothing (OOM).
     OutOfMemory,
     /// The user may not run the command, or not on this key (NOPERM).
@@ -132,13 +135,15 @@ pub enum Fault {
     NewerFormat,
     /// It is busy with somebody's slow script (BUSY).
     Busy,
+    /// It is older than the scripts need: Redis 6.2.
+    TooOld,
     /// It answered what makes no sense: a broken proxy, or no Redis at all.
     Protocol,
 }
 
 impl Fault {
     /// Every fault, in the order of the metrics.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Disconnected,
         Self::Timeout,
         Self::QueueFull,
@@ -146,12 +151,14 @@ impl Fault {
         Self::Loading,
         Self::MasterDown,
         Self::ClusterDown,
+        Self::WritesRefused,
         Self::OutOfMemory,
         Self::NoPermission,
         Self::NotAuthenticated,
         Self::ForeignKey,
         Self::NewerFormat,
         Self::Busy,
+        Self::TooOld,
         Self::Protocol,
     ];
 
@@ -165,12 +172,14 @@ impl Fault {
             Self::Loading => "loading",
             Self::MasterDown => "master_down",
             Self::ClusterDown => "cluster_down",
+            Self::WritesRefused => "writes_refused",
             Self::OutOfMemory => "out_of_memory",
             Self::NoPermission => "no_permission",
             Self::NotAuthenticated => "not_authenticated",
             Self::ForeignKey => "foreign_key",
             Self::NewerFormat => "newer_format",
             Self::Busy => "busy",
+            Self::TooOld => "too_old",
             Self::Protocol => "protocol",
         }
     }
@@ -184,12 +193,14 @@ impl Fault {
             Self::Loading => "it is still loading its data",
             Self::MasterDown => "it is a replica and its master is down",
             Self::ClusterDown => "the cluster does not serve this slot",
+            Self::WritesRefused => "it refuses writes, as it can't save or replicate them: see its log",
             Self::OutOfMemory => "it is out of memory: raise maxmemory",
             Self::NoPermission => "its user may not do this: see the ACL rules in docs/redis.md",
             Self::NotAuthenticated => "user or password are wrong",
             Self::ForeignKey => "another program's key stands there: give each product a prefix of its own",
             Self::NewerFormat => "a newer release wrote this counter: upgrade this instance",
             Self::Busy => "it is busy with a slow script",
+            Self::TooOld => "it is too old: slidegate needs Redis 6.2 or newer",
             Self::Protocol => "what answers is not Redis",
         }
     }

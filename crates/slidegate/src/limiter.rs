@@ -132,6 +132,9 @@ impl<S: Store> Limiter<S> {
 
     /// Charges now what will be settled later: see [`Reservation`]. `None` when the decision is a denial.
     ///
+    /// What is allowed because the store is away ([`Mode::AllowAll`]) was charged nowhere: settling it
+    /// answers [`Settled::Unknown`], unless the store got the question after all.
+    ///
     /// # Errors
     /// As [`check_all`](Self::check_all).
     pub async fn reserve(&self, asks: &[Ask<'_>]) -> Result<(Decision, Option<Reservation<S>>), CheckError> {
@@ -325,7 +328,11 @@ impl Question<'_> {
         if self.cost == 0 {
             return Part { policy: self.entry.lend(), set: self.set, outcomes };
         }
-        let refused = outcomes.iter().any(|outcome| outcome.violated);
+        let refused = match mode {
+            // Nobody counted: the policies that say so denied it.
+            Mode::DenyAll => self.entry.policy().denies_without_store(),
+            _ => outcomes.iter().any(|outcome| outcome.violated),
+        };
         let verdict = match (refused, self.entry.policy().is_shadow()) {
             (true, true) => Verdict::ShadowDenied,
             (true, false) => Verdict::Denied,

@@ -254,7 +254,7 @@ async fn a_denial_because_the_store_is_away_is_a_503() {
     struct Away;
     impl Store for Away {
         async fn check(&self, check: &store::Check<'_>) -> Result<store::Answer, StoreError> {
-            let outcome = Outcome { limit: 1, violated: true, ..Outcome::default() };
+            let outcome = Outcome { limit: 1, ..Outcome::default() };
             let outcomes = check.charges.iter().map(|_| outcome).collect();
             let certainty = store::Certainty::Exact;
             Ok(store::Answer { granted: 0, outcomes, mode: Mode::DenyAll, certainty })
@@ -270,4 +270,12 @@ async fn a_denial_because_the_store_is_away_is_a_503() {
     let limiter = slidegate::Limiter::builder().policy(policy).store(Away).build().unwrap();
     let decision: Decision = limiter.check("p", &[]).await.unwrap();
     assert_eq!(status(&decision), 503);
+    // R049: numbers that nobody counted were told.
+    let json = serde_json::to_value(DecisionJson::new(&decision, crate::doors::question::Form::One)).unwrap();
+    assert_eq!(
+        json,
+        json!({"allowed": false, "policy": "p", "mode": "deny_all", "shadow": false,
+            "limits": [{"name": "p", "limit": 1, "used": null, "remaining": null, "reset_after_ms": null}],
+            "violated": ["p"], "retry_after_ms": null})
+    );
 }

@@ -16,7 +16,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use slidegate::core::decision::Cost;
+use slidegate::core::decision::{Cost, Mode};
 use slidegate::core::time::Millis;
 
 use crate::config;
@@ -186,9 +186,12 @@ fn understand(status: StatusCode, body: &[u8]) -> Result<Answer, String> {
 fn in_words(decision: &DecisionJson<'_>) -> String {
     let mut text = String::new();
     for limit in &decision.limits {
-        let _ = write!(text, "{}: {} of {} left", limit.name, limit.remaining, limit.limit);
-        if limit.reset_after_ms > 0 {
-            let _ = write!(text, ", more in {}", Wait(limit.reset_after_ms));
+        let _ = match limit.remaining {
+            Some(left) => write!(text, "{}: {left} of {} left", limit.name, limit.limit),
+            None => write!(text, "{}: of {}, nobody knows how many are left", limit.name, limit.limit),
+        };
+        if let Some(reset @ 1..) = limit.reset_after_ms {
+            let _ = write!(text, ", more in {}", Wait(reset));
         }
         text.push('\n');
     }
@@ -200,6 +203,7 @@ fn in_words(decision: &DecisionJson<'_>) -> String {
         Some(wait) => {
             let _ = write!(text, ": try again in {}", Wait(wait));
         }
+        None if decision.mode == Mode::DenyAll.name() => text += ": the store is away",
         None if !decision.allowed => text += ": waiting does not help",
         None => {}
     }

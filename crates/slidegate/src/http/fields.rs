@@ -13,8 +13,8 @@
 //! # What is not said
 //! * Nothing, where no limit applied.
 //! * Shadow policies appear in no field: a client must not see limits that deny nobody.
-//! * Where counters did not decide ([`Mode::AllowAll`], [`Mode::DenyAll`], [`Mode::Full`]) there are no
-//!   numbers either: they would be made up. `RateLimit-Policy` still holds.
+//! * Where counters did not decide ([`Mode::is_counted`](crate::Mode::is_counted)) there are no numbers
+//!   either: they would be made up. `RateLimit-Policy` still holds.
 //! * No partition key (`pk`): limits are told to the client they belong to.
 //!
 //! # Rounding
@@ -28,7 +28,7 @@ use slidegate_core::time::Millis;
 use smallvec::SmallVec;
 
 use super::{AnswerOptions, Legacy};
-use crate::decision::{Decision, LimitState, Mode};
+use crate::decision::{Decision, LimitState};
 
 /// What the limits are.
 pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -82,7 +82,7 @@ pub fn apply(decision: &Decision, options: AnswerOptions, now_epoch_secs: u64, h
         return;
     }
     put(headers, RATELIMIT_POLICY, &mut text);
-    if was_counted(decision.mode()) {
+    if decision.mode().is_counted() {
         for state in told(decision) {
             push_state(&mut text, &state);
         }
@@ -111,11 +111,6 @@ pub fn retry_after_secs(decision: &Decision) -> Option<u64> {
 
 fn enforced(decision: &Decision) -> impl Iterator<Item = LimitState<'_>> {
     decision.limits().filter(|state| !state.is_shadow())
-}
-
-/// Whether the numbers of a decision come from its counters.
-const fn was_counted(mode: Mode) -> bool {
-    !matches!(mode, Mode::AllowAll | Mode::DenyAll | Mode::Full)
 }
 
 /// The limits whose state is told: those that denied, or else the one that the client meets next.

@@ -154,6 +154,11 @@ impl Policy {
         self.on_store_failure
     }
 
+    /// Whether a check is denied for this policy's sake when a shared store does not decide it.
+    pub(crate) fn denies_without_store(&self) -> bool {
+        !self.is_shadow() && self.on_store_failure == OnStoreFailure::Deny
+    }
+
     /// What a failover of a shared store may do to its limits.
     pub const fn failover(&self) -> Failover {
         self.failover

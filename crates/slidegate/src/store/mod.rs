@@ -17,6 +17,8 @@ use crate::error::StoreError;
 use crate::policy::{NamedLimit, Policy};
 
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 /// Where counters are kept.
 ///
@@ -155,6 +157,12 @@ impl ReservationId {
     /// If the operating system has no random numbers to give, which ends processes that need secrets.
     pub fn random() -> Self {
         Self(crate::random::u128())
+    }
+
+    /// The bits.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn as_u128(self) -> u128 {
+        self.0
     }
 }
 

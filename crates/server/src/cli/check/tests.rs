@@ -4,6 +4,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::config::Tokens;
+use crate::decision_json::LimitJson;
 use crate::doors::testing::{READER, context, door, tokens};
 
 #[derive(Debug, Parser)]
@@ -47,7 +48,7 @@ async fn one_decision_is_asked_of_a_running_server() {
         let answer = ask_with(&server, &OF_USER).await.unwrap();
         said.push((answer.decision.allowed, answer.decision.limits[0].remaining));
     }
-    assert_eq!(said, [(true, 1), (true, 0), (false, 0)]);
+    assert_eq!(said, [(true, Some(1)), (true, Some(0)), (false, Some(0))]);
     let denied = ask_with(&server, &OF_USER).await.unwrap();
     assert!(denied.decision.retry_after_ms.unwrap() > 3_500_000);
     let json: Value = serde_json::from_str(&denied.text(true)).unwrap();
@@ -65,7 +66,7 @@ async fn one_decision_is_asked_of_a_running_server() {
             "2",
         ],
     );
-    assert_eq!(other.await.unwrap().decision.limits[0].remaining, 0);
+    assert_eq!(other.await.unwrap().decision.limits[0].remaining, Some(0));
 }
 
 #[tokio::test]
@@ -217,13 +218,13 @@ fn a_server_is_named_with_or_without_its_scheme() {
 
 #[test]
 fn a_decision_is_told_in_words() {
-    let limit = |name: &'static str, remaining, reset_after_ms| crate::decision_json::LimitJson {
+    let limit = |name: &'static str, remaining, reset_after_ms| LimitJson {
         policy: None,
         name: name.into(),
         limit: 100,
-        used: 100 - remaining,
-        remaining,
-        reset_after_ms,
+        used: Some(100 - remaining),
+        remaining: Some(remaining),
+        reset_after_ms: Some(reset_after_ms),
     };
     let allowed = DecisionJson {
         allowed: true,
@@ -249,6 +250,13 @@ fn a_decision_is_told_in_words() {
         in_words(&denied),
         "burst: 0 of 100 left, more in 1500ms\ndenied by burst, day: try again in 1500ms\n"
     );
+    let uncounted = LimitJson { used: None, remaining: None, reset_after_ms: None, ..limit("burst", 0, 0) };
+    let away = DecisionJson {
+        mode: "deny_all".into(),
+        limits: vec![uncounted],
+        retry_after_ms: None,
+        ..denied.clone()
+    };
     let others = [
         (
             DecisionJson { retry_after_ms: None, ..denied.clone() },
@@ -259,7 +267,11 @@ fn a_decision_is_told_in_words() {
             DecisionJson { shadow: true, ..allowed.clone() },
             "allowed (a shadow policy would have denied it)\n",
         ),
-        (DecisionJson { mode: "full".into(), ..denied }, "try again in 1500ms (mode full)\n"),
+        (DecisionJson { mode: "full".into(), ..denied.clone() }, "try again in 1500ms (mode full)\n"),
+        (
+            away,
+            "burst: of 100, nobody knows how many are left\ndenied by burst, day: the store is away (mode deny_all)\n",
+        ),
     ];
     for (decision, end) in others {
         assert!(in_words(&decision).ends_with(end), "{}", in_words(&decision));

@@ -7,7 +7,7 @@ use slidegate_core::time::Now;
 use super::*;
 use crate::http::samples::{decision, denied, limiter, ms, passed, policy};
 use crate::limiter::Ask;
-use crate::{MemoryStore, Policy};
+use crate::{MemoryStore, Mode, Policy};
 
 const NOW: u64 = 1_767_225_600;
 
@@ -481,12 +481,12 @@ proptest! {
         prop_assert_eq!(read(&policies).len(), enforced.len());
 
         let states = text(&headers, "ratelimit").map(|field| read(&field));
-        prop_assert_eq!(states.is_some(), was_counted(mode));
+        prop_assert_eq!(states.is_some(), mode.is_counted());
         let states = states.unwrap_or_default();
         let names: Vec<_> = states.iter().map(|(name, _)| name.as_str()).collect();
         if decision.is_allowed() {
             prop_assert!(names.len() <= 1);
-        } else if was_counted(mode) {
+        } else if mode.is_counted() {
             prop_assert_eq!(names, decision.violated().map(|state| state.name).collect::<Vec<_>>());
         }
         let retry = text(&headers, "retry-after");

@@ -173,6 +173,54 @@ async fn a_reservation_over_several_lanes_is_settled_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reservation_that_is_dropped_is_given_back_although_that_takes_a_while() {
+    let model = Model::new(ROUND_TRIP);
+    let limiter = limiter(&model);
+    let asks = [Ask::new("user", &["u3"]).cost(8)];
+    let (_, reservation) = limiter.reserve(&asks).await.unwrap();
+    drop(reservation);
+    settle_down().await;
+    assert_eq!(model.world(|world| world.reserved.len()), 0);
+    assert!(limiter.check_all(&asks).await.unwrap().is_allowed());
+    // So is one that is dropped while it is being made: by whichever comes later, its owner or its call.
+    for polls in 0..8 {
+        let asks = [Ask::new("user", &["u5"]).cost(8)];
+        let mut reserving = Box::pin(limiter.reserve(&asks));
+        for _ in 0..polls {
+            if ask(&mut reserving).await.is_ready() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(reserving);
+        settle_down().await;
+        assert_eq!(model.world(|world| world.reserved.len()), 0, "dropped after {polls} polls");
+    }
+    assert_eq!(limiter.peek("user", &["u5"]).await.unwrap().limits().next().unwrap().outcome.used, 0);
+}
+
+/// Dropped on a thread that no runtime knows.
+#[test]
+fn a_reservation_that_is_dropped_elsewhere_is_given_back_in_its_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (model, reservation) = runtime.block_on(async {
+        let model = Model::new(Course { there_ms: 1, back_ms: 0, fails: None });
+        let (_, reservation) = limiter(&model).reserve(&[Ask::new("user", &["u3"])]).await.unwrap();
+        (model, reservation)
+    });
+    std::thread::spawn(move || drop(reservation)).join().unwrap();
+    runtime.block_on(async {
+        let given_back = async {
+            while model.world(|world| world.reserved.len()) > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), given_back).await.unwrap();
+    });
+    assert_eq!(model.world(|world| world.states.values().map(|state| state.used()).sum::<u32>()), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reservation_that_can_t_be_remembered_is_given_back_unless_it_may_have_been() {
     for (course, left) in [(UNAVAILABLE, 0), (LOST, 1)] {
         let model = Model::new(ROUND_TRIP);

@@ -1,0 +1,231 @@
+//! Connections to Redis: to one server, to the master that sentinels name, or to all masters of a cluster.
+//!
+//! The `redis` crate brings the protocol and its pipelining; connecting, supervising and routing are our own,
+//! as its own ways were measured to hang callers past their deadline, to keep stalled sockets, and to write to
+//! a demoted master for seconds. What this module is not: it knows no policy, repeats no charge, and decides
+//! nothing about what to do without a store.
+//!
+//! # What every fault comes to
+//! `Unavailable` was certainly not executed; `Lost` may have been, or may yet be. "Left" means that the
+//! connection is dropped and another is opened at once, to whoever is the master then.
+//!
+//! | what happens | outcome | connection |
+//! |---|---|---|
+//! | there is none (refused, black hole, half-open, wrong password, ...) | `Unavailable`, why it could not be opened | opened again and again, 10 to 200 ms apart |
+//! | more than 4096 calls wait on it | `Unavailable(QueueFull)` | kept |
+//! | no reply by the deadline | `Lost(Timeout)` | left after a silence of 100 ms (of 4 timeouts, if longer), or when the watchdog is not answered |
+//! | it breaks: reset, end in the middle of a reply | `Lost(Disconnected)` | left |
+//! | a reply that is no RESP | `Lost(Protocol)` | left |
+//! | READONLY | `Unavailable(ReadOnly)` | left |
+//! | LOADING | `Unavailable(Loading)` | left |
+//! | MASTERDOWN | `Unavailable(MasterDown)` | left |
+//! | NOAUTH, WRONGPASS | `Unavailable(NotAuthenticated)` | left |
+//! | CLUSTERDOWN, a slot without owner, TRYAGAIN up to the deadline, redirections without end | `Unavailable(ClusterDown)` | kept; the table of slots is read anew |
+//! | OOM | `Unavailable(OutOfMemory)` | kept |
+//! | MISCONF, NOREPLICAS | `Unavailable(WritesRefused)` | kept |
+//! | BUSY | `Unavailable(Busy)` | kept |
+//! | NOPERM | `Unavailable(NoPermission)`; `Lost` from within a script | kept |
+//! | WRONGTYPE | `Unavailable(ForeignKey)`; `Lost` from within a script | kept |
+//! | NOSCRIPT | the text is sent, once | kept |
+//! | MOVED, ASK | followed within the deadline | kept |
+//! | a release before 6.2 | `Unavailable(TooOld)` | tried again: it may be upgraded |
+//! | any other error | `Lost(Protocol)` | kept |
+//!
+//! Nothing but NOSCRIPT, MOVED, ASK and TRYAGAIN is tried again here; each of them means that nothing was done.
+
+mod cluster;
+mod figures;
+mod node;
+mod open;
+mod pause;
+mod refusal;
+mod sentinel;
+mod slots;
+mod startup;
+pub(crate) mod tls;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::{Cmd, Value};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use self::cluster::Cluster;
+use self::figures::Figures;
+use self::node::{Node, Target};
+use self::open::Connector;
+use self::refusal::Refusal;
+use self::sentinel::Sentinels;
+use super::config::{RedisConfig, RedisConfigError};
+use super::url::Topology;
+use crate::error::{Fault, StoreError};
+
+pub(crate) use self::figures::LinkFigures;
+
+/// A script with the name that servers know it by.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    /// SHA-1 of the text, 40 hex digits.
+    pub(crate) sha: String,
+    /// What EVAL is given.
+    pub(crate) text: String,
+}
+
+/// Connections to everything that a store's URL names. Dropping it ends its tasks and connections.
+pub(crate) struct Link {
+    figures: Arc<Figures>,
+    route: Route,
+}
+
+enum Route {
+    One { node: Node, _sentinels: Option<Sentinels> },
+    Cluster(Cluster),
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("figures", &self.figures()).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Starts to connect. Whether a server is there shows later.
+    pub(crate) fn start(config: &RedisConfig) -> Result<Self, RedisConfigError> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(RedisConfigError::NoRuntime);
+        }
+        let figures = Arc::new(Figures::new());
+        let patience = patience(config);
+        let silence_max = silence_max(config);
+        let tls = config.authenticated()?;
+        let connector = Arc::new(Connector::new(tls.clone(), config.login()?, config.database(), patience));
+        let trouble = Arc::new(Notify::new());
+        let node =
+            |target| Node::start(connector.clone(), figures.clone(), target, trouble.clone(), silence_max);
+        let route = match config.topology() {
+            Topology::Single(address) => {
+                Route::One { node: node(Target::Fixed(address.clone())), _sentinels: None }
+            }
+            Topology::Sentinel { sentinels, master } => {
+                let to_sentinels = Arc::new(Connector::new(tls, config.login_of_sentinels(), 0, patience));
+                let (sentinels, named) = Sentinels::start(&to_sentinels, sentinels, master, &trouble);
+                Route::One { node: node(Target::Named(named)), _sentinels: Some(sentinels) }
+            }
+            Topology::Cluster(seeds) => {
+                Route::Cluster(Cluster::start(connector, figures.clone(), seeds, silence_max))
+            }
+        };
+        Ok(Self { figures, route })
+    }
+
+    /// Whether keys of different slots need calls of their own.
+    pub(crate) const fn is_cluster(&self) -> bool {
+        matches!(self.route, Route::Cluster(_))
+    }
+
+    /// The slot of a key.
+    pub(crate) fn slot(name: &[u8]) -> u16 {
+        slots::of(name)
+    }
+
+    /// Runs a script on keys of one slot. Nothing of this outlasts `deadline`, unless the server still executes
+    /// what was sent.
+    pub(crate) async fn script(
+        &self,
+        slot: u16,
+        script: &Script,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        let by_name = packed("EVALSHA", &script.sha, keys, args);
+        match self.call(slot, &by_name, deadline).await {
+            Err(Refusal::NoScript) => {
+                let by_text = packed("EVAL", &script.text, keys, args);
+                self.finish(self.call(slot, &by_text, deadline).await)
+            }
+            outcome => self.finish(outcome),
+        }
+    }
+
+    /// Runs a command on a key of this slot.
+    pub(crate) async fn command(&self, slot: u16, cmd: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
+        self.finish(self.call(slot, cmd, deadline).await)
+    }
+
+    /// What went over it so far, and whether calls can be sent now.
+    pub(crate) fn figures(&self) -> LinkFigures {
+        let connected = match &self.route {
+            Route::One { node, .. } => node.is_connected(),
+            Route::Cluster(cluster) => cluster.is_connected(),
+        };
+        self.figures.read(connected)
+    }
+
+    /// Waits until calls can be sent everywhere, or until `deadline`, and says which of the two it was.
+    pub(crate) async fn connected(&self, deadline: Instant) -> bool {
+        /// Only starts and tests wait here.
+        const LOOK_EVERY: Duration = Duration::from_millis(5);
+        loop {
+            if self.figures().connected {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn call(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Refusal> {
+        match &self.route {
+            Route::One { node, .. } => node.call(command, false, deadline).await,
+            Route::Cluster(cluster) => cluster.call(slot, command, deadline).await,
+        }
+    }
+
+    fn finish(&self, outcome: Result<Value, Refusal>) -> Result<Value, StoreError> {
+        let error = match outcome {
+            Ok(reply) => return Ok(reply),
+            Err(Refusal::Final { error, .. }) => error,
+            // A cluster behind the URL of a single server.
+            Err(Refusal::Moved(..) | Refusal::Ask(_) | Refusal::TryAgain) => {
+                StoreError::Unavailable { fault: Fault::ClusterDown }
+            }
+            // A server that forgets a script between two commands, or one that was given the wrong name.
+            Err(Refusal::NoScript) => StoreError::Unavailable { fault: Fault::Protocol },
+        };
+        self.figures.failed(&error);
+        Err(error)
+    }
+}
+
+fn packed(command: &str, script: &str, keys: &[&[u8]], args: &[&[u8]]) -> Cmd {
+    /// `EVALSHA`, the script and the number of keys.
+    const WORDS: usize = 3;
+    let bytes: usize = keys.iter().chain(args).map(|word| word.len()).sum();
+    let mut packed = Cmd::with_capacity(WORDS + keys.len() + args.len(), bytes + script.len() + 16);
+    packed.arg(command).arg(script).arg(keys.len());
+    for word in keys.iter().chain(args) {
+        packed.arg(word);
+    }
+    packed
+}
+
+/// How long a connection may take to open, and again to answer; longer for stores that are far away.
+fn patience(config: &RedisConfig) -> Duration {
+    let timeout = Duration::from(config.check_timeout());
+    (timeout * 10).clamp(Duration::from_millis(300), Duration::from_secs(3))
+}
+
+/// How long nothing may come back before a connection counts as stalled: several timeouts in a row, and more
+/// than a server may pause to fork.
+fn silence_max(config: &RedisConfig) -> Duration {
+    let timeout = Duration::from(config.check_timeout());
+    (timeout * 4).clamp(Duration::from_millis(100), Duration::from_secs(2))
+}
+
+#[cfg(test)]
+mod tests;

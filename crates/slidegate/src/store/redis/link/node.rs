@@ -1,0 +1,408 @@
+//! One server under supervision: a connection that is there or not, and a task that sees to it.
+//!
+//! * A call never waits for a connection: without one it fails at once, with the reason.
+//! * A connection is published after it has shown that a master of a known version answers.
+//! * It is left when it breaks, when the server says that it is no master any more, when nothing has come back
+//!   for a while although calls were sent, when the watchdog's question is not answered, and when Sentinel names
+//!   another master. Calls that are under way on it keep it until their deadline.
+//! * Dropping the node ends the task.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{Cmd, Pipeline, RedisError, Value};
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, watch};
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tracing::{info, warn};
+
+use super::figures::{Figures, place};
+use super::open::{self, NotOpened, Opened, SharedConnector};
+use super::pause::Pause;
+use super::refusal::{self, Refusal};
+use super::startup;
+use crate::error::Fault;
+use crate::store::redis::url::Address;
+
+/// Calls under way on one connection. Behind so many, a call waits longer than its deadline: at 100,000 calls in
+/// a second, 40 ms.
+const CALLS_MAX: usize = 4096;
+/// How often the watchdog asks. A demoted master whose socket stays open is left within this time.
+const WATCH_EVERY: Duration = Duration::from_millis(250);
+/// A connection that has lived for so long was a good one, and the next is tried without a pause.
+const GOOD_AFTER: Duration = Duration::from_secs(1);
+
+/// Where a node's server is.
+#[derive(Clone)]
+pub(super) enum Target {
+    /// Always there.
+    Fixed(Address),
+    /// Where the sentinels say; nowhere as long as none has said it.
+    Named(watch::Receiver<Option<Address>>),
+}
+
+impl Target {
+    /// Waits until there is an address.
+    async fn address(&mut self) -> Address {
+        match self {
+            Self::Fixed(address) => address.clone(),
+            Self::Named(named) => loop {
+                if let Some(address) = named.borrow_and_update().clone() {
+                    return address;
+                }
+                if named.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            },
+        }
+    }
+
+    /// Waits until the address is another than this one.
+    async fn moved_from(&mut self, current: &Address) {
+        match self {
+            Self::Fixed(_) => std::future::pending().await,
+            Self::Named(named) => {
+                let elsewhere = |target: &Option<Address>| target.as_ref().is_some_and(|at| at != current);
+                if named.wait_for(elsewhere).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+}
+
+/// A server, and its connection when there is one.
+pub(super) struct Node {
+    shared: Arc<Shared>,
+    supervisor: AbortHandle,
+    used: AtomicBool,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+/// What calls and the supervisor share.
+struct Shared {
+    connector: SharedConnector,
+    figures: Arc<Figures>,
+    live: ArcSwapOption<Live>,
+    /// Why there is no connection, as a place in [`Fault::ALL`].
+    why: AtomicU8,
+    /// A call has left the connection.
+    left: Notify,
+    /// A connection was published, or could not be opened.
+    tried: Notify,
+    has_tried: AtomicBool,
+    /// Told of every loss: whoever knows where else to look.
+    trouble: Arc<Notify>,
+    /// Nothing came back for so long, although calls were sent.
+    silence_max: Duration,
+}
+
+/// A connection in use.
+struct Live {
+    address: Address,
+    connection: MultiplexedConnection,
+    driver: AbortHandle,
+    calls: AtomicUsize,
+    opened: Instant,
+    /// When the first call was sent that nothing was received after: microseconds since `opened`, and 0 for none.
+    silent_since: AtomicU64,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Live {
+    fn micros(&self, now: Instant) -> u64 {
+        // At least 1, as 0 means none.
+        u64::try_from(now.duration_since(self.opened).as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn sent(&self, now: Instant) {
+        if self.silent_since.load(Relaxed) == 0 {
+            self.silent_since.store(self.micros(now), Relaxed);
+        }
+    }
+
+    fn heard(&self) {
+        if self.silent_since.load(Relaxed) != 0 {
+            self.silent_since.store(0, Relaxed);
+        }
+    }
+
+    fn silence(&self, now: Instant) -> Duration {
+        match self.silent_since.load(Relaxed) {
+            0 => Duration::ZERO,
+            since => Duration::from_micros(self.micros(now).saturating_sub(since)),
+        }
+    }
+}
+
+/// A place among the calls of a connection.
+struct Place<'a>(&'a Live);
+
+impl<'a> Place<'a> {
+    fn take(live: &'a Live) -> Option<Self> {
+        let taken = Self(live);
+        (live.calls.fetch_add(1, Relaxed) < CALLS_MAX).then_some(taken)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Node {
+    /// Starts to supervise. `trouble` is told whenever the connection is lost or can't be opened.
+    pub(super) fn start(
+        connector: SharedConnector,
+        figures: Arc<Figures>,
+        target: Target,
+        trouble: Arc<Notify>,
+        silence_max: Duration,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            connector,
+            figures,
+            live: ArcSwapOption::empty(),
+            why: AtomicU8::new(0),
+            left: Notify::new(),
+            tried: Notify::new(),
+            has_tried: AtomicBool::new(false),
+            trouble,
+            silence_max,
+        });
+        shared.because(Fault::Disconnected);
+        let supervisor = tokio::spawn(supervise(shared.clone(), target)).abort_handle();
+        Self { shared, supervisor, used: AtomicBool::new(true) }
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.shared.live.load().is_some()
+    }
+
+    /// Where the connection goes to, if there is one.
+    pub(super) fn connected_to(&self) -> Option<Address> {
+        self.shared.live.load().as_ref().map(|live| live.address.clone())
+    }
+
+    /// Whether it was asked for since this was called last.
+    pub(super) fn was_used(&self) -> bool {
+        self.used.swap(false, Relaxed)
+    }
+
+    pub(super) fn mark_used(&self) {
+        self.used.store(true, Relaxed);
+    }
+
+    /// Waits for the outcome of the first try to connect, and no longer than until `deadline`: for nodes that the
+    /// cluster names for the first time.
+    pub(super) async fn tried(&self, deadline: Instant) {
+        let tried = self.shared.tried.notified();
+        if !self.shared.has_tried.load(Relaxed) {
+            // Whatever the outcome: the call finds out.
+            let _ = timeout_at(deadline, tried).await;
+        }
+    }
+
+    /// Sends a command and waits for its reply until `deadline`. `asking`: the slot is being moved here.
+    pub(super) async fn call(
+        &self,
+        command: &Cmd,
+        asking: bool,
+        deadline: Instant,
+    ) -> Result<Value, Refusal> {
+        let Some(live) = self.shared.live.load_full() else {
+            return Err(Refusal::unavailable(self.shared.why()));
+        };
+        let now = Instant::now();
+        if now >= deadline {
+            return Err(Refusal::unavailable(Fault::Timeout));
+        }
+        let Some(_place) = Place::take(&live) else {
+            return Err(Refusal::unavailable(Fault::QueueFull));
+        };
+        self.shared.figures.sent(command);
+        live.sent(now);
+        let mut connection = live.connection.clone();
+        let exchange = async {
+            if asking {
+                ask(&mut connection, command).await
+            } else {
+                connection.send_packed_command(command).await
+            }
+        };
+        let outcome = timeout_at(deadline, exchange).await;
+        self.shared.judge(&live, outcome.ok())
+    }
+}
+
+/// `ASKING` and the command in one piece, so that no other command comes between.
+async fn ask(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, RedisError> {
+    let mut both = Pipeline::with_capacity(2);
+    both.add_command(::redis::cmd("ASKING")).add_command(command.clone());
+    let mut replies = connection.send_packed_commands(&both, 0, 2).await?;
+    Ok(replies.pop().unwrap_or(Value::Nil))
+}
+
+impl Shared {
+    fn why(&self) -> Fault {
+        Fault::ALL[usize::from(self.why.load(Relaxed))]
+    }
+
+    fn because(&self, fault: Fault) {
+        let place = place(fault).and_then(|place| u8::try_from(place).ok());
+        self.why.store(place.unwrap_or(0), Relaxed);
+    }
+
+    /// What came of a call; `None`: nothing by its deadline.
+    fn judge(&self, live: &Arc<Live>, outcome: Option<Result<Value, RedisError>>) -> Result<Value, Refusal> {
+        let refusal = match outcome {
+            Some(Ok(Value::ServerError(error))) => {
+                live.heard();
+                refusal::of_server(&error)
+            }
+            Some(Ok(reply)) => {
+                live.heard();
+                self.figures.received(&reply);
+                return Ok(reply);
+            }
+            Some(Err(error)) => Refusal::lost(refusal::of_transport(&error), true),
+            None => {
+                let silent = live.silence(Instant::now()) >= self.silence_max;
+                Refusal::lost(Fault::Timeout, silent)
+            }
+        };
+        if let Refusal::Final { error, leave: true } = &refusal {
+            self.leave(live, error.fault().unwrap_or(Fault::Disconnected));
+        }
+        Err(refusal)
+    }
+
+    /// Stops using a connection, unless that was done before.
+    fn leave(&self, live: &Arc<Live>, fault: Fault) {
+        let current = self.live.load();
+        if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live)) {
+            return;
+        }
+        // The reason first: who finds no connection asks for it.
+        self.because(fault);
+        let before = self.live.compare_and_swap(&current, None);
+        if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, live)) {
+            warn!(node = %live.address, fault = fault.name(), "connection to Redis lost: {fault}");
+            self.left.notify_one();
+            self.trouble.notify_one();
+        }
+    }
+
+    fn publish(&self, opened: Opened, address: Address) -> (Arc<Live>, JoinHandle<()>) {
+        let Opened { connection, driver, .. } = opened;
+        let live = Arc::new(Live {
+            address,
+            connection,
+            driver: driver.abort_handle(),
+            calls: AtomicUsize::new(0),
+            opened: Instant::now(),
+            silent_since: AtomicU64::new(0),
+        });
+        self.live.store(Some(live.clone()));
+        info!(node = %live.address, "connected to Redis");
+        self.has_tried.store(true, Relaxed);
+        self.tried.notify_waiters();
+        (live, driver)
+    }
+
+    /// Notes why there is no connection. Logged when the reason changes, not at every try.
+    fn not_opened(&self, address: &Address, error: &NotOpened, last: &mut Option<Fault>) {
+        self.because(error.fault);
+        if last.replace(error.fault) != Some(error.fault) {
+            warn!(node = %address, fault = error.fault.name(), why = %error.why, "no connection to Redis: {}", error.fault);
+        }
+        self.has_tried.store(true, Relaxed);
+        self.tried.notify_waiters();
+        self.trouble.notify_one();
+    }
+}
+
+/// Opens, watches, opens again; for as long as the node exists.
+async fn supervise(shared: Arc<Shared>, mut target: Target) {
+    let mut pause = Pause::new();
+    let mut last = None;
+    let mut before = false;
+    loop {
+        let address = target.address().await;
+        match open_master(&shared, &address).await {
+            Err(error) => shared.not_opened(&address, &error, &mut last),
+            Ok(opened) => {
+                last = None;
+                if std::mem::replace(&mut before, true) {
+                    shared.figures.reconnected();
+                }
+                let (live, driver) = shared.publish(opened, address.clone());
+                let fault = watch_over(&shared, &live, driver, &mut target).await;
+                shared.leave(&live, fault);
+                // That one is known already.
+                let _ = timeout(Duration::ZERO, shared.left.notified()).await;
+                if live.opened.elapsed() >= GOOD_AFTER {
+                    pause.reset();
+                }
+            }
+        }
+        tokio::select! {
+            () = sleep(pause.next()) => {}
+            () = target.moved_from(&address) => pause.reset(),
+        }
+    }
+}
+
+async fn open_master(shared: &Shared, address: &Address) -> Result<Opened, NotOpened> {
+    let opened = shared.connector.open(address).await?;
+    if opened.hello.is_master {
+        return Ok(opened);
+    }
+    opened.driver.abort();
+    Err(NotOpened { fault: Fault::ReadOnly, why: "it is a replica".to_owned() })
+}
+
+/// Returns when the connection is not to be used any more, and why.
+async fn watch_over(shared: &Shared, live: &Arc<Live>, driver: JoinHandle<()>, target: &mut Target) -> Fault {
+    tokio::select! {
+        _ = driver => Fault::Disconnected,
+        () = shared.left.notified() => shared.why(),
+        () = target.moved_from(&live.address) => {
+            info!(node = %live.address, "Sentinel names another master");
+            Fault::ReadOnly
+        }
+        fault = question(shared, live) => fault,
+    }
+}
+
+/// The watchdog: asks now and then, and returns when the answer is wrong or does not come.
+async fn question(shared: &Shared, live: &Live) -> Fault {
+    let mut connection = live.connection.clone();
+    let evicts = startup::evicts(&mut connection, shared.connector.patience()).await;
+    if let Some(policy) = evicts {
+        shared.figures.evicts(true);
+        warn!(node = %live.address, policy, "Redis may evict counters, and then admits too much: set maxmemory-policy noeviction");
+    }
+    loop {
+        sleep(WATCH_EVERY).await;
+        match timeout(shared.connector.patience(), open::still_master(&mut connection)).await {
+            Ok(Ok(())) => live.heard(),
+            Ok(Err(fault)) => return fault,
+            Err(_) => return Fault::Timeout,
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Opening one connection: TCP (with TLS if asked for) or a Unix socket, log in, choose the database, and find
+//! out who answers. Nothing is tried twice here: the supervisor does that.
+//!
+//! Who answers is asked with `HELLO`, which says version and role, needs no permission of the ACL, and is older
+//! than the oldest release that the scripts run on; and with `PING`, which a server refuses as long as it can't
+//! take other commands either (LOADING, BUSY).
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo, Value};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::refusal::{self, Refusal};
+use super::tls::Authenticated;
+use crate::error::{Fault, StoreError};
+use crate::store::redis::config::Login;
+use crate::store::redis::url::Address;
+
+/// Commands that wait to be written. More than the 50 of the library's default, which costs a tenth of the
+/// throughput at 64 callers.
+const WRITE_QUEUE: usize = 1024;
+/// Probes of a silent connection: after this time, every so often, so many. Without them a host that vanished
+/// is noticed by nobody while there is no traffic and no watchdog.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(5);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
+const KEEPALIVE_TRIES: u32 = 3;
+/// Bytes that nobody acknowledges for so long mean that the connection is gone.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
+/// The scripts need what 6.2 brought.
+const VERSION_MIN: (u32, u32) = (6, 2);
+
+/// How to open connections: all that does not depend on where to.
+#[derive(Clone)]
+pub(super) struct Connector {
+    tls: Option<Authenticated>,
+    login: Option<Login>,
+    database: u32,
+    /// For the transport and again for the greeting.
+    patience: Duration,
+}
+
+/// A connection that answers. Its driver ends when it breaks, and has to be aborted when it is not needed.
+pub(super) struct Opened {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) driver: JoinHandle<()>,
+    pub(super) hello: Hello,
+}
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) is_master: bool,
+    pub(super) is_cluster: bool,
+}
+
+/// Why a connection was not opened.
+#[derive(Clone, Debug)]
+pub(super) struct NotOpened {
+    pub(super) fault: Fault,
+    /// For the log. Never what a server says about a command: it may repeat a password.
+    pub(super) why: String,
+}
+
+impl NotOpened {
+    fn new(fault: Fault, why: impl ToString) -> Self {
+        Self { fault, why: why.to_string() }
+    }
+
+    fn disconnected(why: impl ToString) -> Self {
+        Self::new(Fault::Disconnected, why)
+    }
+}
+
+impl Connector {
+    pub(super) const fn new(
+        tls: Option<Authenticated>,
+        login: Option<Login>,
+        database: u32,
+        patience: Duration,
+    ) -> Self {
+        Self { tls, login, database, patience }
+    }
+
+    pub(super) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Opens a connection for commands.
+    pub(super) async fn open(&self, address: &Address) -> Result<Opened, NotOpened> {
+        let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let (mut connection, driver) = self.dial(address, &settings, config()).await?;
+        let greeting = within(self.patience, "no answer to the greeting", greet(&mut connection, self)).await;
+        match greeting {
+            Ok(hello) => Ok(Opened { connection, driver, hello }),
+            Err(error) => {
+                driver.abort();
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens a connection that listens: what is published goes to `pushes`. RESP3, so that commands can be sent
+    /// over it as well.
+    pub(super) async fn listen(
+        &self,
+        address: &Address,
+        pushes: UnboundedSender<PushInfo>,
+    ) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened> {
+        let mut settings =
+            RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP3);
+        if let Some(login) = &self.login {
+            settings = settings.set_username(login.username.as_deref().unwrap_or("default"));
+            settings = settings.set_password(&login.password);
+        }
+        self.dial(address, &settings, config().set_push_sender(pushes)).await
+    }
+
+    async fn dial(
+        &self,
+        address: &Address,
+        settings: &RedisConnectionInfo,
+        config: AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened> {
+        within(self.patience, "no connection in time", async {
+            match address {
+                Address::Unix(path) => {
+                    let stream = UnixStream::connect(path).await.map_err(NotOpened::disconnected)?;
+                    start(stream, settings, config).await
+                }
+                Address::Tcp(host, port) => {
+                    let stream = connect(host, *port, self.patience).await?;
+                    match &self.tls {
+                        None => start(stream, settings, config).await,
+                        Some(tls) => {
+                            let name = ServerName::try_from(host.clone()).map_err(NotOpened::disconnected)?;
+                            let connector = TlsConnector::from(tls.client_config());
+                            let stream = connector
+                                .connect(name, stream)
+                                .await
+                                .map_err(|error| NotOpened::disconnected(format!("TLS: {error}")))?;
+                            start(stream, settings, config).await
+                        }
+                    }
+                }
+            }
+        })
+        .await
+    }
+}
+
+fn config() -> AsyncConnectionConfig {
+    // Every call has a deadline of its own, which covers more than the reply.
+    AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(WRITE_QUEUE)
+}
+
+async fn within<T>(
+    patience: Duration,
+    otherwise: &str,
+    work: impl Future<Output = Result<T, NotOpened>>,
+) -> Result<T, NotOpened> {
+    timeout(patience, work).await.unwrap_or_else(|_| Err(NotOpened::disconnected(otherwise)))
+}
+
+/// Tries the addresses of a name one after another, and each for its share of the time only: the first may be a
+/// black hole.
+async fn connect(host: &str, port: u16, patience: Duration) -> Result<TcpStream, NotOpened> {
+    let found: Vec<SocketAddr> =
+        tokio::net::lookup_host((host, port)).await.map_err(NotOpened::disconnected)?.collect();
+    let share = patience / u32::try_from(found.len()).unwrap_or(u32::MAX).max(1);
+    let mut last = NotOpened::disconnected("the name has no address");
+    for address in found {
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return tune(&stream).map(|()| stream).map_err(NotOpened::disconnected),
+            Ok(Err(error)) => last = NotOpened::disconnected(error),
+            Err(_) => last = NotOpened::disconnected("no connection in time"),
+        }
+    }
+    Err(last)
+}
+
+fn tune(stream: &TcpStream) -> std::io::Result<()> {
+    // Without, small commands wait for the acknowledgement of earlier ones: half of the throughput.
+    stream.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(stream);
+    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
+    #[cfg(target_os = "linux")]
+    let keepalive = keepalive.with_interval(KEEPALIVE_EVERY).with_retries(KEEPALIVE_TRIES);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))?;
+    Ok(())
+}
+
+async fn start<S>(
+    stream: S,
+    settings: &RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let opened = MultiplexedConnection::new_with_config(settings, stream, config).await;
+    let (connection, driver) = opened.map_err(|error| match error.kind() {
+        ::redis::ErrorKind::AuthenticationFailed => {
+            NotOpened::new(Fault::NotAuthenticated, Fault::NotAuthenticated)
+        }
+        _ => NotOpened::new(refusal::of_transport(&error), error.category()),
+    })?;
+    Ok((connection, tokio::spawn(driver)))
+}
+
+/// Logs in, chooses the database and asks who is there, in one round trip.
+async fn greet(connection: &mut MultiplexedConnection, connector: &Connector) -> Result<Hello, NotOpened> {
+    let mut greeting = Pipeline::new();
+    let mut names = Vec::new();
+    let mut add = |name: &'static str, command: Cmd| {
+        greeting.add_command(command);
+        names.push(name);
+    };
+    if let Some(login) = &connector.login {
+        let mut auth = ::redis::cmd("AUTH");
+        auth.arg(login.username.as_deref()).arg(&login.password);
+        add("AUTH", auth);
+    }
+    if connector.database != 0 {
+        let mut select = ::redis::cmd("SELECT");
+        select.arg(connector.database);
+        add("SELECT", select);
+    }
+    add("HELLO", hello());
+    add("PING", ::redis::cmd("PING"));
+    let count = names.len();
+    let replies = connection.send_packed_commands(&greeting, 0, count).await;
+    let replies = replies.map_err(|error| NotOpened::new(refusal::of_transport(&error), error.category()))?;
+    let mut who = None;
+    for (name, reply) in names.into_iter().zip(replies) {
+        match (name, reply) {
+            ("HELLO", Value::ServerError(error)) if error.details().is_some_and(unknown) => {
+                return Err(NotOpened::new(Fault::TooOld, Fault::TooOld));
+            }
+            (name, Value::ServerError(error)) => return Err(refused(name, &error)),
+            ("HELLO", reply) => who = Some(read_hello(&reply)?),
+            _ => {}
+        }
+    }
+    who.ok_or_else(|| NotOpened::new(Fault::Protocol, "no answer to HELLO"))
+}
+
+/// Named, so that `CLIENT LIST` tells whose connection it is.
+fn hello() -> Cmd {
+    let mut hello = ::redis::cmd("HELLO");
+    hello.arg(2).arg("SETNAME").arg("slidegate");
+    hello
+}
+
+fn unknown(detail: &str) -> bool {
+    detail.starts_with("unknown command")
+}
+
+/// The code and the command's name, and nothing else: servers repeat the arguments of what they don't know.
+fn refused(name: &str, error: &::redis::ServerError) -> NotOpened {
+    let fault = match (name, refusal::of_server(error)) {
+        // `ERR AUTH <password> called without any password configured`, and the like.
+        ("AUTH", _) => Fault::NotAuthenticated,
+        (_, Refusal::Final { error, .. }) => error.fault().unwrap_or(Fault::Protocol),
+        _ => Fault::Protocol,
+    };
+    NotOpened::new(fault, format!("{name} is refused with {}", error.code()))
+}
+
+fn read_hello(reply: &Value) -> Result<Hello, NotOpened> {
+    let version = field(reply, "version").and_then(|text| {
+        let mut numbers = text.split('.').map(|number| number.parse::<u32>().ok());
+        Some((numbers.next()??, numbers.next()??))
+    });
+    let Some(version) = version else {
+        return Err(NotOpened::new(Fault::Protocol, "HELLO names no version"));
+    };
+    if version < VERSION_MIN {
+        return Err(NotOpened::new(Fault::TooOld, format!("its version is {}.{}", version.0, version.1)));
+    }
+    let is_master = field(reply, "role").is_none_or(|role| role == "master");
+    Ok(Hello { is_master, is_cluster: field(reply, "mode") == Some("cluster") })
+}
+
+/// A field of a reply that lists names and values in turn (RESP2) or is a map (RESP3).
+pub(super) fn field<'a>(reply: &'a Value, name: &str) -> Option<&'a str> {
+    let mut found = match reply {
+        Value::Map(pairs) => pairs.iter().find(|(key, _)| text(key) == Some(name)).map(|(_, value)| value),
+        Value::Array(flat) => {
+            flat.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name)).map(|pair| &pair[1])
+        }
+        _ => None,
+    };
+    found.take().and_then(text)
+}
+
+/// The text of a reply that is one.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Whether the server still answers and is still a master. Any answer counts, a refusal too: a server that is
+/// BUSY is there.
+pub(super) async fn still_master(connection: &mut MultiplexedConnection) -> Result<(), Fault> {
+    let mut check = Pipeline::new();
+    check.add_command(::redis::cmd("HELLO")).add_command(::redis::cmd("PING"));
+    let replies = connection.send_packed_commands(&check, 0, 2).await;
+    let replies = replies.map_err(|error| refusal::of_transport(&error))?;
+    if replies.first().is_some_and(|hello| field(hello, "role").is_some_and(|role| role != "master")) {
+        return Err(Fault::ReadOnly);
+    }
+    match replies.get(1) {
+        Some(Value::ServerError(error)) => match refusal::of_server(error) {
+            Refusal::Final { error: StoreError::Unavailable { fault }, leave: true } => Err(fault),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// The shared parts of everything that opens connections.
+pub(super) type SharedConnector = Arc<Connector>;

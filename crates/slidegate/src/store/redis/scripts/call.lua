@@ -1,0 +1,17 @@
+-- What a call brings: its head, and the store's clock. The layout is that of store/redis/wire.rs.
+--
+-- Times are whole milliseconds, as in core: `now_ceil` where something is charged, `now_floor` where something
+-- ends. Nothing here calls tostring or `..` on a number: Lua would write large ones as 1.7e+15.
+
+local call, unpack, pack, sub, spread = redis.call, struct.unpack, struct.pack, string.sub, unpack
+local floor, ceil, min = math.floor, math.ceil, math.min
+
+local blob, reply = ARGV[1], ''
+local _, explicit, limits, parts, now, seq, identity, at = unpack('<BBBI2I8I8c8', blob)
+if explicit == 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local now_floor, now_ceil = floor(now / 1000), ceil(now / 1000)
+local limits_at, done = at, 0
+at = at + limits * 21

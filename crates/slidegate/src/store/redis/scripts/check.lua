@@ -1,0 +1,145 @@
+-- Decides the checks that plain.lua left, in order: the twin of slidegate_core::check::decide.
+--
+-- A counter that several checks name is read once. Nothing is written before the last check is decided, so a
+-- call that fails in here has changed nothing of theirs.
+
+local PLAIN, LAPSED, NO_LEDGER = 0, 1, 2 -- kinds of records; 3 is a check of any number of counters
+local SHADOW, COUNT_DENIED, WITH_LEDGER, HAS_LAPSED = 1, 2, 4, 8 -- flags of charges, in this order
+local PROBE, RECEIPTS, REMEMBER = 1, 2, 4 -- flags of checks
+
+local states = {}
+-- The charges of the check at hand.
+local charges, n = {}, 0
+
+-- Reads one charge and brings its counter up to now; returns the status of the check that it belongs to.
+local function prepare(i, key, limit, group, flags, cost, ack, reset_epoch, probe)
+  limit = limit_at(limit)
+  local name = KEYS[key]
+  local state, fault = states[name], nil
+  if not state then
+    state, fault = open_state(name, limit)
+    if fault then return fault end
+  elseif state.kind ~= limit.kind then
+    state = convert(state, limit)
+  else
+    ops_of(limit.kind).settle(state, limit)
+  end
+  states[name], state.limit = state, limit
+  local status, stored = nil, 0
+  if floor(flags / WITH_LEDGER) % 2 == 1 and limit.kind == TICK_LOG and not probe and not state.compared then
+    status, stored = ops_of(TICK_LOG).compare(state, ack, reset_epoch, flags >= HAS_LAPSED)
+  end
+  charges[i] = {
+    state = state, limit = limit, ops = ops_of(limit.kind), group = group, shadow = flags % 2 == SHADOW,
+    count_denied = floor(flags / COUNT_DENIED) % 2 == 1, cost = cost, room = 0,
+  }
+  return status or DECIDED, stored
+end
+
+-- How many of the checks the enforced counters have room for, or those of a group.
+local function common_room(times, group)
+  for i = 1, n do
+    local charge = charges[i]
+    if charge.group == group or not group and not charge.shadow then times = min(times, charge.room) end
+  end
+  return times
+end
+
+-- Whether a cost among them can't pass, whatever is in use.
+local function never(group)
+  for i = 1, n do
+    local charge = charges[i]
+    if (charge.group == group or not charge.shadow) and charge.limit.permits > 0 and charge.cost > charge.limit.capacity then
+      return true
+    end
+  end
+  return false
+end
+
+-- Takes a counter's part of the decision, and returns what the caller is told.
+local function conclude(charge, times, granted, lease, probe)
+  local state, limit, ops, cost = charge.state, charge.limit, charge.ops, charge.cost
+  local room = common_room(times, charge.group)
+  local taken = min(granted, room)
+  local refuses = room < times and room <= granted
+  local delay = taken > 0 and ops.delay(state, limit) or 0
+  local at_ms, units = 0, 0
+  if not probe then
+    at_ms, units = take(state, limit, min(taken * cost, U32 - 1))
+    if units > 0 and state.granted then state.granted = state.granted + units end
+    if units > 0 and lease > 0 and limit.kind == TICK_LOG then ops.extend_lease(state, at_ms, lease) end
+  end
+  charge.receipt = pack('<I4I8I4', state.epoch, at_ms, units)
+  if refuses and charge.count_denied and not probe and not never(charge.group) then
+    take(state, limit, min((times - taken) * cost, U32 - 1))
+  end
+  local refused = refuses and charge.room == room
+  local flags, retry = refused and 1 or 0, 0
+  if refused and cost <= limit.capacity and limit.permits > 0 then
+    flags, retry = 3, ops.retry_after(state, limit, cost)
+  end
+  local reset = state.used > 0 and limit.permits > 0 and ops.reset_after(state, limit) or 0
+  return pack('<BI4I4I6I6I6I8', flags, min(state.used, limit.capacity), min(ops.room(state, limit, 1), limit.capacity),
+    min(reset, U48 - 1), min(retry, U48 - 1), min(delay, U48 - 1), state.reset_epoch or 0)
+end
+
+local function decide(times, lease, flags)
+  local probe = flags % 2 == PROBE
+  for i = 1, n do
+    local charge = charges[i]
+    charge.room = times
+    if charge.cost > 0 then charge.room = min(charge.ops.room(charge.state, charge.limit, charge.cost), times) end
+  end
+  local granted = common_room(times, nil)
+  local told = { pack('<BBI4', 2, DECIDED, granted) }
+  for i = 1, n do
+    told[#told + 1] = conclude(charges[i], times, granted, lease, probe)
+    if floor(flags / RECEIPTS) % 2 == 1 then told[#told + 1] = charges[i].receipt end
+  end
+  return concat(told), granted
+end
+
+local memories, told = {}, { '' }
+while done < parts do
+  local kind, flags, status, stored, times, lease = string.byte(blob, at), 0, DECIDED, 0, 0, 0
+  if kind <= NO_LEDGER then
+    local limit, cost, ack, reset_epoch
+    kind, limit, times, cost, ack, reset_epoch, at = unpack('<BBI4I4I8I8', blob, at)
+    local ledger = kind == PLAIN and WITH_LEDGER or kind == LAPSED and WITH_LEDGER + HAS_LAPSED or 0
+    n = 1
+    status, stored = prepare(1, done + 1, limit, 0, ledger, cost, ack, reset_epoch, false)
+  else
+    local _, count
+    _, flags, count, times, lease, at = unpack('<BBBI4I4', blob, at)
+    n = count
+    for i = 1, count do
+      local key, limit, group, charge_flags, cost, ack, reset_epoch
+      key, limit, group, charge_flags, cost, ack, reset_epoch, at = unpack('<I2BBBI4I8I8', blob, at)
+      if status == DECIDED then
+        status, stored = prepare(i, key, limit, group, charge_flags, cost, ack, reset_epoch, flags % 2 == PROBE)
+      end
+    end
+  end
+  local granted = 0
+  if status == DECIDED then
+    told[#told + 1], granted = decide(times, lease, flags)
+  else
+    told[#told + 1] = pack('<BBI4I8', 2, status, 0, stored or 0)
+  end
+  if flags >= REMEMBER then
+    local key, ttl, length
+    key, ttl, length, at = unpack('<I2I6I2', blob, at)
+    if granted > 0 then
+      local memory = { sub(blob, at, at + length - 1) }
+      for i = 1, n do memory[#memory + 1] = charges[i].receipt end
+      memories[#memories + 1] = { KEYS[key], concat(memory), text(ttl) }
+    end
+    at = at + length
+  end
+  done = done + 1
+end
+
+for _, state in pairs(states) do ops_of(state.kind).save(state, state.limit) end
+for _, memory in ipairs(memories) do call('SET', memory[1], memory[2], 'PX', memory[3]) end
+told[1] = pack('<BI8', 1, now) .. reply
+return concat(told)

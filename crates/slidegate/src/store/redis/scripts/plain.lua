@@ -1,0 +1,102 @@
+-- The common case written out: a check of one sliding_window counter that meets nothing unusual.
+--
+-- No functions and no tables here, since each costs about as much as a command. Whatever is unusual (another
+-- algorithm, several counters, a lease, a lost reply, a clock that went back, a full ring, ...) leaves the loop
+-- before anything of its check is written, and check.lua decides the rest of the call. What is decided here is
+-- what tick_log.lua would decide.
+
+local limit_read, permits, window, r
+while done < parts do
+  local kind, limit, times, cost, ack, _, after = unpack('<BBI4I4I8I8', blob, at)
+  if kind > 2 then break end
+  if limit ~= limit_read then
+    _, permits, window, _, r = unpack('<BI4I6I6I4', blob, limits_at + limit * 21)
+    limit_read = limit
+  end
+  local key = KEYS[done + 1]
+  local raw = redis.pcall('GETRANGE', key, '0', '399')
+  if type(raw) ~= 'string' or #raw < 64 then break end
+  local kinds, rows_capacity = unpack('<I3B', raw)
+  local r_is, lease, capacity, tail, head, tail_tick, last, used, newest = unpack('<I4I4I4I4I4I4I8I4I4', raw, 25)
+  local natural = ceil(now_ceil / r)
+  if kinds % 65536 ~= 1 or r_is ~= r or lease > 0 or last > natural then break end
+  local long, ring_at = #raw >= 400, 64 + rows_capacity * 24
+
+  -- What became of this instance's last call. A row that is missing is made by check.lua.
+  local own_at
+  if kind < 2 then
+    own_at = string.find(raw, identity, 65, true)
+    if not own_at or (own_at - 65) % 24 > 0 or own_at > 64 + floor(kinds / 65536) * 24
+      or unpack('<I8', raw, own_at + 8) ~= ack then
+      break
+    end
+  end
+
+  -- Expire.
+  local unusual = false
+  if last * r + window <= now_floor then
+    if long then break end
+    used, newest, tail = 0, 0, head
+  elseif tail < head and (last - (last - tail_tick) % 4294967296) * r + window <= now_floor then
+    local entries, base = raw, ring_at + 1
+    if long then
+      entries, base = call('GETRANGE', key, ring_at + tail * 8, ring_at + tail * 8 + 127), 1 - tail * 8
+    end
+    repeat
+      local at = base + tail * 8
+      used, tail = used - unpack('<I4', entries, at + 4), tail + 1
+      if tail == head then break end
+      if at + 15 > #entries then
+        unusual = true
+        break
+      end
+      tail_tick = unpack('<I4', entries, at + 8)
+    until (last - (last - tail_tick) % 4294967296) * r + window > now_floor
+  end
+
+  -- Decide. What is told of the next permit to leave needs no look at the ring, since the oldest entry
+  -- always holds permits; a longer wait does.
+  local granted = min(floor((permits - used) / cost), times)
+  local taken = granted * cost
+  if unusual or granted < 0 or granted < times and used + taken + cost ~= permits + 1 then break end
+  if granted > 0 then
+    local pushed, turned = '', natural > last
+    if turned then
+      if newest > 0 then
+        if head - tail >= 8192 or long and head - tail >= capacity then break end
+        if head == tail then tail_tick = last end
+        pushed = pack('<I4I4', last % 4294967296, newest)
+        head = head + 1
+      end
+      last, newest = natural, 0
+    end
+    used, newest = used + taken, newest + taken
+    if head == tail then tail_tick = last end
+    local own = ''
+    if own_at then own = sub(raw, 65, own_at + 7) .. pack('<I8I4I4', seq, taken, last % 4294967296) end
+    if not long then
+      if head - tail > capacity then capacity = math.max(capacity * 2, 8) end
+      local rest = sub(raw, own_at and own_at + 24 or 65, tail > 0 and ring_at or -1)
+      if tail > 0 then rest = rest .. sub(raw, ring_at + 1 + tail * 8) end
+      call('SET', key, sub(raw, 1, 32)
+        .. pack('<I4I4I4I4I8I4I4', capacity, 0, head - tail, tail_tick % 4294967296, last, used, newest)
+        .. own .. rest .. pushed, 'PX', ARGV[limit + 2])
+    elseif turned then
+      if pushed ~= '' then call('SETRANGE', key, ring_at + (head - 1) % capacity * 8, pushed) end
+      if tail >= capacity then tail, head = tail - capacity, head - capacity end
+      call('SETRANGE', key, '32',
+        pack('<I4I4I4I4I8I4I4', capacity, tail, head, tail_tick % 4294967296, last, used, newest) .. own)
+      call('PEXPIRE', key, ARGV[limit + 2])
+    else
+      call('SETRANGE', key, '48', pack('<I8I4I4', last, used, newest) .. own)
+    end
+  else
+    local ttl, needed = call('PTTL', key), last * r + window - now_floor
+    if ttl < needed or ttl - ARGV[limit + 2] > needed - window then break end
+  end
+  if head == tail then tail_tick = last end
+  reply = reply .. pack('<BI4I4I6', granted < times and 1 or 0, granted, used,
+    (last - (last - tail_tick) % 4294967296) * r + window - now_floor)
+  done, at = done + 1, after
+end
+if done == parts then return pack('<BI8', 1, now) .. reply end
