@@ -169,6 +169,7 @@ pub mod facts;
 pub mod http;
 pub mod limiter;
 pub mod metrics;
+#[cfg(feature = "redis")]
 mod pipeline;
 pub mod policy;
 mod random;
@@ -188,6 +189,8 @@ pub use policy::Policy;
 pub use reservation::Reservation;
 pub use slidegate_core as core;
 pub use store::memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use store::redis::RedisStore;
 pub use store::{ReservationId, Settled, Store};
 
 /// The README's example is compiled and run with those of the documentation.

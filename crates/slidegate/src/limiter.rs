@@ -12,7 +12,6 @@ use crate::decision::{Decision, Mode, Outcomes, Part};
 use crate::error::{CheckError, StoreError};
 use crate::facts::RequestFacts;
 use crate::metrics::{PolicyMetrics, Verdict};
-use crate::pipeline::{self, Stack};
 use crate::policy::{Policy, Value};
 use crate::reservation::Reservation;
 use crate::secret::SecretKey;
@@ -37,7 +36,7 @@ struct Shared<S> {
     policies: HashMap<Arc<str>, PolicyMetrics>,
     /// In the order in which they were given.
     names: Vec<Arc<str>>,
-    store: Stack<S>,
+    store: S,
     secret: SecretKey,
 }
 

@@ -338,6 +338,11 @@ impl TickLog {
     }
 }
 
+/// The tick length that a limit asks for while nothing of it is leased, in milliseconds.
+pub fn resolution_of(limit: &Limit) -> u32 {
+    wanted_r_ms(limit, Millis::ZERO)
+}
+
 /// The tick length that a limit asks for, in milliseconds.
 fn wanted_r_ms(limit: &Limit, lease: Millis) -> u32 {
     let span = limit.window().0 + lease.0;

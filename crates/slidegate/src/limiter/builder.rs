@@ -1,6 +1,6 @@
 //! Builds limiters, and refuses configurations whose names would meet.
 
-use super::{Arc, HashMap, Limiter, MemoryStore, Policy, PolicyMetrics, SecretKey, Shared, Store, pipeline};
+use super::{Arc, HashMap, Limiter, MemoryStore, Policy, PolicyMetrics, SecretKey, Shared, Store};
 
 /// The most policies of one limiter.
 pub const POLICIES_MAX: usize = 10_000;
@@ -102,7 +102,7 @@ impl<S: Store> LimiterBuilder<S> {
         let shared = Shared {
             policies: entries.collect(),
             names,
-            store: pipeline::stack(self.store),
+            store: self.store,
             secret: self.secret.unwrap_or_else(SecretKey::random),
         };
         Ok(Limiter { shared: Arc::new(shared) })

@@ -111,6 +111,11 @@ impl CounterKey {
         &self.name
     }
 
+    /// The same, to keep.
+    pub(crate) const fn shared_name(&self) -> &Arc<[u8]> {
+        &self.name
+    }
+
     /// Counters of one lane can be decided in one call: the slot in a cluster, 0 elsewhere.
     pub(crate) const fn lane(&self) -> u16 {
         self.lane

@@ -1,47 +1,58 @@
-//! What stands between the limiter and its store, stacked in this one place.
+//! What stands between the limiter and a shared store, stacked in this one place.
 //!
 //! ```text
 //! Limiter::check
-//!   1. denial cache   denies again what is known to be denied: nothing below is asked
-//!   2. resilience     one deadline for all below, and what the policies answer when it passes
-//!   3. flights        checks that wait for the same node share one call
-//! Store::check
+//!   1. denial cache   answers at once what is known to be denied: nothing below is asked
+//!   2. resilience     one deadline; what to answer when the store does not
+//!   3. scatter        a check whose counters lie in several slots of a cluster, as one
+//!   4. flights        checks that wait for the same node share one call
+//! Batch::call
 //! ```
 //!
-//! The order is the design. The denial cache is outermost, since a denial must cost nothing, no timer and no
-//! place in a queue, whatever else is going on; what is known to be denied stays so while the store is away.
-//! It never remembers what the stage below answers for the store: that has a mode of its own. Resilience
-//! comes before flights, so that the deadline counts the wait for a flight as well, and a check that is given
-//! up leaves the queue. Flights are next to the store: whatever still has to be asked is asked together.
+//! The order is the design. The denial cache is outermost, since a denial must cost nothing, whatever else
+//! is going on. The deadline comes next: it counts from the arrival of a check, whatever its time is spent on
+//! below. Scatter sits above flights, because its parts are checks like any other: they share calls, and calls
+//! on one counter never overtake each other.
 //!
-//! Each stage is itself a [`Store`](crate::store::Store) around another one, so the stack is a type and
-//! costs no dispatch, and one that is switched off only passes on. The memory store answers in less time
-//! than any stage would save: its stack is empty, and [`Stack`] is the store itself. Stages are stacked here
-//! and nowhere else.
+//! The upper stages are [`Store`](crate::store::Store)s around another one, so the stack is a type and costs no
+//! dispatch; below flights, checks travel together ([`batch`]). The memory store answers in less time than any
+//! stage would save: it has none.
 
-#[cfg(feature = "redis")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
 pub(crate) mod batch;
-#[cfg(feature = "redis")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
 pub(crate) mod denial_cache;
-#[cfg(feature = "redis")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
 pub(crate) mod flights;
-#[cfg(feature = "redis")]
 #[cfg(test)]
 pub(crate) mod model;
-#[cfg(feature = "redis")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
 pub(crate) mod resilient;
-#[cfg(feature = "redis")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the stages are being built"))]
 pub(crate) mod scatter;
 
-/// The stages in front of a store: none, for a store in this process.
-pub(crate) type Stack<S> = S;
+use std::time::Duration;
 
-/// Stacks the stages that a store needs.
-pub(crate) const fn stack<S>(store: S) -> Stack<S> {
-    store
+use tokio::runtime::Handle;
+
+use batch::Batch;
+use denial_cache::DenialCache;
+use flights::Flights;
+use resilient::Resilient;
+use scatter::Scatter;
+
+/// The stages in front of a shared store.
+pub(crate) type Stack<B> = DenialCache<Resilient<Scatter<B>>>;
+
+/// What is chosen about the stages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stages {
+    /// A check's whole time with the store.
+    pub(crate) timeout: Duration,
+    /// Whether checks share calls.
+    pub(crate) flights: bool,
+    /// Whether denials are remembered.
+    pub(crate) denial_cache: bool,
+}
+
+/// Stacks the stages. `runtime` runs the calls.
+pub(crate) fn stack<B: Batch>(batch: B, stages: Stages, runtime: Handle) -> Stack<B> {
+    let flights = Flights::new(batch, runtime.clone());
+    let scatter = Scatter::new(flights, runtime);
+    DenialCache::new(Resilient::new(scatter, stages.timeout), stages.denial_cache)
 }

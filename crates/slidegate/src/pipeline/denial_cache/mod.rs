@@ -192,7 +192,9 @@ impl<S: Store> Store for DenialCache<S> {
             Found::Nothing => false,
         };
         let answer = self.inner.check(check).await?;
-        memory.learn(&question, others, &answer, memory.now_us());
+        if answer.certainty == Certainty::Exact {
+            memory.learn(&question, others, &answer, memory.now_us());
+        }
         Ok(answer)
     }
 

@@ -4,11 +4,13 @@
 //! ([`start`](super::link::Link::start) never fails because one is away). Secrets show in no `Debug` and no error.
 
 use std::fmt;
+use std::sync::Arc;
 
 use slidegate_core::time::Millis;
 
 use super::link::tls::Authenticated;
 use super::url::{self, ParsedUrl, Topology};
+use crate::clock::Clock;
 
 /// A check's whole time with the store, unless configured: Envoy gives a rate limit service 20 ms, and has to
 /// hear from us before.
@@ -29,6 +31,7 @@ pub struct RedisConfig {
     prefix: String,
     flights: bool,
     denial_cache: bool,
+    clock: Option<(Arc<dyn Clock>, Millis)>,
 }
 
 /// Asks a second time after a slow first: for networks that lose packets now and then.
@@ -94,6 +97,7 @@ impl RedisConfig {
             prefix: "sg".to_owned(),
             flights: true,
             denial_cache: true,
+            clock: None,
         })
     }
 
@@ -178,9 +182,26 @@ impl RedisConfig {
     }
 }
 
-/// What the parts of the store ask.
-#[expect(dead_code, reason = "the store is put together elsewhere")]
+/// For tests of what the server's clock decides.
+#[cfg(feature = "test-util")]
 impl RedisConfig {
+    /// Decides by this clock instead of the server's. Keys then outlive what they need to by `linger`, because
+    /// the server's own clock goes on and ends them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>, linger: Millis) -> Self {
+        self.clock = Some((clock, linger));
+        self
+    }
+}
+
+/// What the parts of the store ask.
+impl RedisConfig {
+    /// The clock that decides, if it is not the server's, and how much longer keys live for its sake.
+    pub(crate) fn test_clock(&self) -> (Option<Arc<dyn Clock>>, Millis) {
+        self.clock.clone().map_or((None, Millis::ZERO), |(clock, linger)| (Some(clock), linger))
+    }
+
     pub(crate) const fn topology(&self) -> &Topology {
         &self.url.topology
     }

@@ -1,8 +1,166 @@
 //! Counters in Redis or Valkey, shared by all instances.
+//!
+//! One script call decides a check, or as many as wait for the same server ([`pipeline`](crate::pipeline)): all
+//! limits of several policies, all or nothing, at the server's time. What is not here: what to answer when the
+//! server does not, which the policies say ([`OnStoreFailure`](crate::policy::OnStoreFailure)).
+//!
+//! | module | |
+//! |---|---|
+//! | `config`, `url` | where the server is, and how it is asked |
+//! | `link` | connections: one server, sentinels, a cluster |
+//! | `names`, `scripts`, `wire` | what counters are called; the Lua; the bytes of calls and replies |
+//! | `ledgers`, `records` | what this instance remembers of its grants; what the server remembers of a reservation |
+//! | `calls` | puts these together: checks become a call, its reply answers |
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use slidegate_core::decision::Cost;
+use slidegate_core::time::Millis;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::{Answer, Check, Counter, ReservationId, Settled, Store};
+use crate::error::{Fault, StoreError};
+use crate::pipeline::{Stack, Stages, stack};
+
+mod calls;
 mod config;
-#[cfg_attr(not(test), expect(dead_code, reason = "used from here on by the store, which is not here yet"))]
+mod ledgers;
 mod link;
+mod names;
+mod records;
+mod scripts;
 mod url;
+mod wire;
 
 pub use config::{RedisConfig, RedisConfigError, Retry, Tls};
+
+use calls::Calls;
+
+/// Counters in Redis or Valkey. Cheap to clone: clones share connections and what they remember.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use slidegate::store::redis::{RedisConfig, RedisStore};
+/// use slidegate::{Limiter, Policy};
+///
+/// let store = RedisStore::start(&RedisConfig::parse("redis://127.0.0.1:6379/0")?)?;
+/// let limiter = Limiter::builder()
+///     .policy(Policy::builder("orders").limits("5000/s").build()?)
+///     .store(store)
+///     .build()?;
+/// let decision = limiter.check("orders", &[]).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RedisStore {
+    stack: Arc<Stack<Calls>>,
+}
+
+/// What a store has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisFigures {
+    /// Whether calls can be sent now.
+    pub connected: bool,
+    /// Whether the store failed a moment ago, so that policies say what is answered.
+    pub failing: bool,
+    /// Whether the server may evict counters (its `maxmemory-policy` is not `noeviction`).
+    pub evicts: bool,
+    /// Checks that reached the store's queue.
+    pub checks: u64,
+    /// Calls to the server.
+    pub calls: u64,
+    /// Bytes of them.
+    pub bytes_sent: u64,
+    /// Bytes of their replies.
+    pub bytes_received: u64,
+    /// Checks that an equal one in the same call stood for.
+    pub coalesced: u64,
+    /// Checks denied from the denial cache.
+    pub cached_denials: u64,
+    /// Checks of several slots of a cluster.
+    pub scattered: u64,
+    /// Times that something was given back: by a check whose caller had gone, or of which another slot refused
+    /// its part.
+    pub given_back: u64,
+    /// Times that it is not known whether it was. It ends with its window then.
+    pub unconfirmed: u64,
+    /// Checks allowed without the store.
+    pub allowed_without: u64,
+    /// Checks denied without the store.
+    pub denied_without: u64,
+    /// Connections opened in place of lost ones.
+    pub reconnects: u64,
+    /// Checks that failed, in the order of [`Fault::ALL`].
+    pub faults: [u64; Fault::ALL.len()],
+}
+
+impl RedisStore {
+    /// Starts a store in the tokio runtime at hand. Whether a server is there shows later: until then, policies
+    /// say what is answered.
+    ///
+    /// # Errors
+    /// [`RedisConfigError`] for what can never work: no runtime, certificates that can't be used.
+    pub fn start(config: &RedisConfig) -> Result<Self, RedisConfigError> {
+        let runtime = Handle::try_current().map_err(|_| RedisConfigError::NoRuntime)?;
+        let time = config.check_retry().map_or(config.check_timeout(), |retry| retry.budget);
+        let stages = Stages {
+            timeout: Duration::from(time.max(config.check_timeout())),
+            flights: config.has_flights(),
+            denial_cache: config.has_denial_cache(),
+        };
+        Ok(Self { stack: Arc::new(stack(Calls::start(config)?, stages, runtime)) })
+    }
+
+    /// Waits until calls can be sent, or until `most` has passed; says which of the two it was. Nothing has to
+    /// wait for it.
+    pub async fn connected(&self, most: Millis) -> bool {
+        self.calls().connected(Instant::now() + most.into()).await
+    }
+
+    /// What it has done so far.
+    pub fn figures(&self) -> RedisFigures {
+        let resilient = self.stack.inner();
+        let (scatter, without) = (resilient.inner().figures(), resilient.figures());
+        let flights = resilient.inner().flights().figures();
+        let link = self.calls().link_figures();
+        RedisFigures {
+            connected: link.connected,
+            failing: without.failing,
+            evicts: link.evicts,
+            checks: flights.checks,
+            calls: link.calls,
+            bytes_sent: link.bytes_out,
+            bytes_received: link.bytes_in,
+            coalesced: flights.coalesced,
+            cached_denials: self.stack.figures().hits,
+            scattered: scatter.scattered,
+            given_back: flights.given_back + scatter.returned,
+            unconfirmed: flights.unconfirmed + scatter.unconfirmed,
+            allowed_without: without.allowed,
+            denied_without: without.denied,
+            reconnects: link.reconnects,
+            faults: without.faults,
+        }
+    }
+
+    fn calls(&self) -> &Calls {
+        self.stack.inner().inner().flights().batch()
+    }
+}
+
+impl Store for RedisStore {
+    async fn check(&self, check: &Check<'_>) -> Result<Answer, StoreError> {
+        self.stack.check(check).await
+    }
+
+    async fn settle(&self, id: ReservationId, actual: Cost) -> Result<Settled, StoreError> {
+        self.stack.settle(id, actual).await
+    }
+
+    async fn reset(&self, counter: &Counter<'_>) -> Result<(), StoreError> {
+        self.stack.reset(counter).await
+    }
+}

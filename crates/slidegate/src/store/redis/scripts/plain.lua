@@ -16,7 +16,7 @@ while done < parts do
   local key = KEYS[done + 1]
   local raw = redis.pcall('GETRANGE', key, '0', '399')
   if type(raw) ~= 'string' or #raw < 64 then break end
-  local kinds, rows_capacity = unpack('<I3B', raw)
+  local kinds, rows_capacity, epoch = unpack('<I3BI4', raw)
   local r_is, lease, capacity, tail, head, tail_tick, last, used, newest = unpack('<I4I4I4I4I4I4I8I4I4', raw, 25)
   local natural = ceil(now_ceil / r)
   if kinds % 65536 ~= 1 or r_is ~= r or lease > 0 or last > natural then break end
@@ -95,8 +95,8 @@ while done < parts do
     if ttl < needed or ttl - ARGV[limit + 2] > needed - window then break end
   end
   if head == tail then tail_tick = last end
-  reply = reply .. pack('<BI4I4I6', granted < times and 1 or 0, granted, used,
-    (last - (last - tail_tick) % 4294967296) * r + window - now_floor)
+  reply = reply .. pack('<BI4I4I6I4I8', granted < times and 1 or 0, granted, used,
+    (last - (last - tail_tick) % 4294967296) * r + window - now_floor, epoch, last * r)
   done, at = done + 1, after
 end
 if done == parts then return pack('<BI8', 1, now) .. reply end

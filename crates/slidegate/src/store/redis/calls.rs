@@ -1,0 +1,346 @@
+//! Calls to the server: checks become one script call, its reply their answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ::redis::{Cmd, Value};
+use slidegate_core::decision::Cost;
+use slidegate_core::limit::{Algorithm, Limit};
+use slidegate_core::time::Millis;
+use smallvec::SmallVec;
+use tokio::time::{Instant, sleep_until};
+
+use super::config::{RedisConfig, RedisConfigError, Retry};
+use super::ledgers::Ledgers;
+use super::link::{Link, LinkFigures, Script};
+use super::names::Names;
+use super::records::{self, Reserved};
+use super::scripts;
+use super::wire::{Call, Draft, Memory, Reply, Settle, read_checks, read_settled};
+use crate::clock::Clock;
+use crate::error::{Fault, StoreError};
+use crate::pipeline::batch::{Batch, Counted, CounterKey, Decided, OwnedCharge, OwnedCheck, Taken};
+use crate::policy::Failover;
+use crate::store::{Check, Counter, ReservationId, Settled};
+
+/// What a reply that makes no sense comes to: it was executed, somehow.
+const NONSENSE: StoreError = StoreError::Lost { fault: Fault::Protocol };
+
+type Outcome = Result<Decided, StoreError>;
+
+/// A server, or a cluster of them, as a [`Batch`].
+pub(super) struct Calls {
+    link: Link,
+    names: Names,
+    ledgers: Ledgers,
+    /// Whether calls on one counter are made one after another, so that ledgers can be kept.
+    ordered: bool,
+    timeout: Millis,
+    retry: Option<Retry>,
+    /// `None`: the server's own.
+    clock: Option<Arc<dyn Clock>>,
+    linger: Millis,
+}
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calls").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    pub(super) fn start(config: &RedisConfig) -> Result<Self, RedisConfigError> {
+        let (clock, linger) = config.test_clock();
+        Ok(Self {
+            link: Link::start(config)?,
+            names: Names::new(config.key_prefix()),
+            ledgers: Ledgers::new(),
+            ordered: config.has_flights(),
+            timeout: config.check_timeout(),
+            retry: config.check_retry(),
+            clock,
+            linger,
+        })
+    }
+
+    pub(super) fn link_figures(&self) -> LinkFigures {
+        self.link.figures()
+    }
+
+    pub(super) async fn connected(&self, deadline: Instant) -> bool {
+        self.link.connected(deadline).await
+    }
+
+    fn draft(&self) -> Draft {
+        Draft {
+            now: self.clock.as_ref().map(|clock| clock.now()),
+            seq: self.ledgers.next_seq(),
+            identity: self.ledgers.identity(),
+            linger: self.linger,
+        }
+    }
+
+    /// Runs a script and returns the bytes of its reply.
+    async fn run(
+        &self,
+        lane: u16,
+        script: &Script,
+        call: &Call,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, StoreError> {
+        let keys: SmallVec<[&[u8]; 16]> = call.keys.iter().map(|key| &**key).collect();
+        match self.link.script(lane, script, &keys, &call.args(), deadline).await? {
+            Value::BulkString(bytes) => Ok(bytes),
+            _ => Err(NONSENSE),
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout.into()
+    }
+
+    /// Decides checks in one call, each as far as one call can.
+    async fn attempt(&self, lane: u16, checks: &[Counted], lapsed: bool, deadline: Instant) -> Vec<Attempt> {
+        let draft = self.draft();
+        let line = |charge: &OwnedCharge| {
+            let mut line = if charge.exact { self.ledgers.line(charge.key.shared_name()) } else { None };
+            line.iter_mut().for_each(|line| line.lapsed |= lapsed);
+            line
+        };
+        let call = draft.checks(checks, line, |check| self.memory(check));
+        let replies = self.run(lane, &scripts::CHECK, &call, deadline).await;
+        match replies.and_then(|bytes| read_checks(&bytes, checks).ok_or(NONSENSE)) {
+            Ok(replies) => checks
+                .iter()
+                .zip(replies)
+                .map(|(counted, reply)| self.take(counted, reply, draft.seq))
+                .collect(),
+            Err(error) => checks.iter().map(|_| Attempt::Done(Err(error.clone()))).collect(),
+        }
+    }
+
+    /// Takes note of what a reply granted.
+    fn take(&self, counted: &Counted, reply: Reply, seq: u64) -> Attempt {
+        let unavailable = |fault| Attempt::Done(Err(StoreError::Unavailable { fault }));
+        match reply {
+            Reply::Decided(decided, reset_epochs) => {
+                let charges = counted.check.charges.iter().zip(&decided.receipts).zip(reset_epochs);
+                for ((charge, receipt), reset_epoch) in charges {
+                    if charge.exact && receipt.is_some() {
+                        let key = charge.key.shared_name();
+                        self.ledgers.accept(key, seq, reset_epoch, charge.limit.window());
+                    }
+                }
+                Attempt::Done(Ok(decided))
+            }
+            Reply::Behind => Attempt::Behind,
+            Reply::Stale => Attempt::Stale,
+            Reply::Foreign => unavailable(Fault::ForeignKey),
+            Reply::Newer => unavailable(Fault::NewerFormat),
+        }
+    }
+
+    /// The record of a reservation that is made in the call itself: where all keys may share one.
+    fn memory(&self, check: &OwnedCheck) -> Option<Memory> {
+        let id = check.reserve.filter(|_| !self.link.is_cluster())?;
+        let counters = check.charges.iter();
+        let begin = records::begin(counters.map(|charge| (charge.key.name(), &charge.limit, charge.cost)));
+        Some(Memory { key: self.names.reservation(id), ttl: self.remembered_for(check), begin })
+    }
+
+    fn remembered_for(&self, check: &OwnedCheck) -> Millis {
+        let windows = check.charges.iter().map(|charge| time_in_use(&charge.limit));
+        Millis(windows.max().unwrap_or_default() + self.linger.get())
+    }
+
+    /// Whether sending a call again can't grant twice: the ledger recognises what was executed.
+    fn may_repeat(&self, checks: &[Counted]) -> bool {
+        let charges = checks.iter().flat_map(|counted| &counted.check.charges);
+        checks.iter().all(|counted| counted.check.reserve.is_none())
+            && charges.into_iter().all(|charge| charge.exact)
+    }
+
+    async fn decide(&self, lane: u16, checks: &[Counted]) -> Vec<Outcome> {
+        let started = Instant::now();
+        let Some(retry) = self.retry.filter(|_| self.may_repeat(checks)) else {
+            return self.settle_behind(lane, checks, started + self.timeout.into()).await;
+        };
+        let end = started + retry.budget.into();
+        loop {
+            let again_at = Instant::now() + retry.after.into();
+            let outcomes = self.settle_behind(lane, checks, again_at.min(end)).await;
+            let failed =
+                outcomes.iter().any(|outcome| outcome.as_ref().is_err_and(|error| error.fault().is_some()));
+            if !failed || again_at >= end {
+                return outcomes;
+            }
+            sleep_until(again_at).await;
+        }
+    }
+
+    /// Decides checks; those that the store has forgotten grants of, once more without them.
+    async fn settle_behind(&self, lane: u16, checks: &[Counted], deadline: Instant) -> Vec<Outcome> {
+        let attempts = self.attempt(lane, checks, false, deadline).await;
+        let again: Vec<Counted> = (attempts.iter().zip(checks))
+            .filter(|(attempt, _)| !matches!(attempt, Attempt::Done(_)))
+            .map(|(_, counted)| counted.clone())
+            .collect();
+        if again.is_empty() {
+            return attempts.into_iter().map(Attempt::finish).collect();
+        }
+        let mut second = self.attempt(lane, &again, true, deadline).await.into_iter();
+        let settled = attempts.into_iter().map(|attempt| match attempt {
+            Attempt::Done(outcome) => outcome,
+            Attempt::Behind | Attempt::Stale => second.next().map_or(Err(NONSENSE), Attempt::finish),
+        });
+        settled.collect()
+    }
+
+    async fn settle_parts(&self, parts: Vec<Settle>) -> Result<Vec<(Cost, Cost)>, StoreError> {
+        let deadline = self.deadline();
+        let mut by_lane: BTreeMap<u16, Vec<Settle>> = BTreeMap::new();
+        for part in parts {
+            by_lane.entry(self.lane(&part.key)).or_default().push(part);
+        }
+        let mut settled = Vec::new();
+        for (lane, parts) in by_lane {
+            let call = self.draft().settle(&parts);
+            let bytes = self.run(lane, &scripts::SETTLE, &call, deadline).await?;
+            settled.extend(read_settled(&bytes, parts.len()).ok_or(NONSENSE)?);
+        }
+        Ok(settled)
+    }
+
+    fn lane(&self, key: &[u8]) -> u16 {
+        if self.link.is_cluster() { Link::slot(key) } else { 0 }
+    }
+}
+
+impl Batch for Calls {
+    fn own(&self, check: &Check<'_>) -> OwnedCheck {
+        let charges = check.charges.iter().map(|charge| {
+            let limit = *charge.counter.limit.limit();
+            let name = self.names.counter(&charge.counter);
+            let lane = self.lane(&name);
+            let exact = self.ordered
+                && charge.counter.policy.failover() == Failover::Exact
+                && matches!(limit.algorithm(), Algorithm::SlidingWindow { .. });
+            OwnedCharge {
+                key: CounterKey::new(name, lane),
+                limit,
+                cost: charge.cost,
+                group: charge.group,
+                terms: charge.terms,
+                exact,
+            }
+        });
+        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false }
+    }
+
+    async fn call(&self, checks: Vec<Counted>) -> Vec<Outcome> {
+        let lane = checks.first().map_or(0, |counted| counted.check.lane());
+        let mut outcomes = self.decide(lane, &checks).await;
+        if self.link.is_cluster() {
+            for (outcome, counted) in outcomes.iter_mut().zip(&checks) {
+                if let (Ok(decided), Some(id)) = (&*outcome, counted.check.reserve)
+                    && decided.answer.granted > 0
+                    && let Err(error) = self.remember(id, &whole(&counted.check, decided)).await
+                {
+                    *outcome = Err(error);
+                }
+            }
+        }
+        outcomes
+    }
+
+    async fn give_back(&self, taken: &[Taken]) -> Result<(), StoreError> {
+        let parts = taken.iter().map(|taken| Settle {
+            key: taken.key.shared_name().clone(),
+            limit: taken.limit,
+            receipt: taken.receipt,
+            give_back: taken.receipt.units,
+            charge: 0,
+        });
+        self.settle_parts(parts.collect()).await.map(drop)
+    }
+
+    async fn remember(&self, id: ReservationId, taken: &[Taken]) -> Result<(), StoreError> {
+        let taken: Vec<_> = taken.iter().map(|taken| (taken.clone(), taken.receipt.units)).collect();
+        let windows = taken.iter().map(|(taken, _)| time_in_use(&taken.limit));
+        let ttl = windows.max().unwrap_or_default() + self.linger.get();
+        let key = self.names.reservation(id);
+        let mut set = Cmd::new();
+        set.arg("SET").arg(&*key).arg(records::whole(&taken)).arg("PX").arg(ttl);
+        self.link.command(self.lane(&key), &set, self.deadline()).await.map(drop)
+    }
+
+    async fn settle(&self, id: ReservationId, actual: Cost) -> Result<Settled, StoreError> {
+        let key = self.names.reservation(id);
+        let mut take = Cmd::new();
+        take.arg("GETDEL").arg(&*key);
+        let Value::BulkString(bytes) = self.link.command(self.lane(&key), &take, self.deadline()).await?
+        else {
+            return Ok(Settled::Unknown);
+        };
+        let reserved = records::read(&bytes).ok_or(StoreError::Unavailable { fault: Fault::ForeignKey })?;
+        let parts = reserved.into_iter().map(|Reserved { key, limit, cost, receipt }| Settle {
+            key,
+            limit,
+            receipt,
+            give_back: cost.saturating_sub(actual),
+            charge: actual.saturating_sub(cost),
+        });
+        let settled = self.settle_parts(parts.collect()).await?;
+        let most = |of: fn(&(Cost, Cost)) -> Cost| settled.iter().map(of).max().unwrap_or_default();
+        Ok(Settled::Done {
+            given_back: most(|(given_back, _)| *given_back),
+            charged: most(|(_, charged)| *charged),
+        })
+    }
+
+    async fn reset(&self, counter: &Counter<'_>) -> Result<(), StoreError> {
+        let key = self.names.counter(counter);
+        let lane = self.lane(&key);
+        let call = self.draft().reset(key, counter.limit.limit());
+        self.run(lane, &scripts::RESET, &call, self.deadline()).await.map(drop)
+    }
+}
+
+/// What one call came to for one check.
+enum Attempt {
+    Done(Outcome),
+    Behind,
+    Stale,
+}
+
+impl Attempt {
+    /// Nothing was decided twice in a row: others call under this instance's identity, or time runs backwards.
+    fn finish(self) -> Outcome {
+        match self {
+            Self::Done(outcome) => outcome,
+            Self::Behind | Self::Stale => Err(StoreError::Unavailable { fault: Fault::Protocol }),
+        }
+    }
+}
+
+/// For how long what is charged under a limit can still be settled.
+fn time_in_use(limit: &Limit) -> u64 {
+    let longest = match limit.algorithm() {
+        Algorithm::LeakyBucket { max_delay } => max_delay.get(),
+        _ => 0,
+    };
+    limit.window().get().max(longest)
+}
+
+/// What a check took, with what took nothing.
+fn whole(check: &OwnedCheck, decided: &Decided) -> Vec<Taken> {
+    let nothing = slidegate_core::algorithm::Receipt { epoch: 0, at_ms: 0, units: 0 };
+    let charges = check.charges.iter().zip(&decided.receipts);
+    charges
+        .map(|(charge, receipt)| Taken {
+            key: charge.key.clone(),
+            limit: charge.limit,
+            receipt: receipt.unwrap_or(nothing),
+        })
+        .collect()
+}

@@ -1,0 +1,287 @@
+//! Writes calls.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use slidegate_core::algorithm::Receipt;
+use slidegate_core::algorithm::tick_log::resolution_of;
+use slidegate_core::decision::Cost;
+use slidegate_core::limit::{Algorithm, Limit};
+use slidegate_core::time::{Millis, Now};
+use smallvec::SmallVec;
+
+use super::{Line, VERSION};
+use crate::pipeline::batch::{Counted, OwnedCharge, OwnedCheck};
+
+/// How much longer than its window a key lives: a busy one need not be given a new TTL with each call.
+const SLACK_MAX: Millis = Millis(60_000);
+
+/// Bytes of the head.
+const HEAD_LEN: usize = 29;
+
+const PROBE: u8 = 1;
+const RECEIPTS: u8 = 2;
+const REMEMBER: u8 = 4;
+
+/// What all parts of a call have in common.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Draft {
+    /// The instant to decide at; `None`: the server's.
+    pub(in super::super) now: Option<Now>,
+    /// The call's number.
+    pub(in super::super) seq: u64,
+    /// Who calls.
+    pub(in super::super) identity: [u8; 8],
+    /// How much longer keys live than they need to. Zero, but for tests whose clock stands still while the
+    /// server's goes on.
+    pub(in super::super) linger: Millis,
+}
+
+/// A call that can be sent.
+#[derive(Debug)]
+pub(in super::super) struct Call {
+    pub(in super::super) keys: Vec<Arc<[u8]>>,
+    blob: Vec<u8>,
+    ttls: SmallVec<[String; 2]>,
+}
+
+impl Call {
+    /// The arguments.
+    pub(in super::super) fn args(&self) -> SmallVec<[&[u8]; 3]> {
+        std::iter::once(self.blob.as_slice()).chain(self.ttls.iter().map(String::as_bytes)).collect()
+    }
+}
+
+/// Where a check is remembered, for the record in the same call.
+pub(in super::super) struct Memory {
+    pub(in super::super) key: Arc<[u8]>,
+    pub(in super::super) ttl: Millis,
+    /// All of the record but its receipts.
+    pub(in super::super) begin: Vec<u8>,
+}
+
+impl Draft {
+    /// A call that decides checks of one lane. `line` says what is known of a counter; `None`: no ledger.
+    pub(in super::super) fn checks(
+        &self,
+        checks: &[Counted],
+        mut line: impl FnMut(&OwnedCharge) -> Option<Line>,
+        mut memory: impl FnMut(&OwnedCheck) -> Option<Memory>,
+    ) -> Call {
+        let mut writer = Writer::new(self, checks.len());
+        let repeated = repeated_keys(checks);
+        for Counted { check, .. } in checks {
+            let first = check.charges.first().map(|charge| charge.key.shared_name().clone());
+            writer.keys.push(first.unwrap_or_else(|| Arc::from(&b""[..])));
+        }
+        for (place, counted) in checks.iter().enumerate() {
+            match plain(&counted.check).filter(|charge| !repeated.contains_key(charge.key.name())) {
+                Some(charge) => writer.plain(charge, counted.times, line(charge)),
+                None => writer.any(place, counted, &mut line, memory(&counted.check)),
+            }
+        }
+        writer.finish(self, checks.len())
+    }
+
+    /// A call that gives back or charges more.
+    pub(in super::super) fn settle(&self, parts: &[Settle]) -> Call {
+        let mut writer = Writer::new(self, parts.len());
+        for part in parts {
+            writer.keys.push(part.key.clone());
+            let limit = writer.limit(&part.limit);
+            writer.blob.push(limit);
+            writer.u32(part.give_back);
+            writer.u32(part.charge);
+            writer.u32(part.receipt.epoch);
+            writer.u64(part.receipt.at_ms);
+            writer.u32(part.receipt.units);
+        }
+        writer.finish(self, parts.len())
+    }
+
+    /// A call that empties counters.
+    pub(in super::super) fn reset(&self, key: Arc<[u8]>, limit: &Limit) -> Call {
+        let mut writer = Writer::new(self, 1);
+        writer.keys.push(key);
+        let limit = writer.limit(limit);
+        writer.blob.push(limit);
+        writer.finish(self, 1)
+    }
+}
+
+/// One counter to settle.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Settle {
+    pub(in super::super) key: Arc<[u8]>,
+    pub(in super::super) limit: Limit,
+    pub(in super::super) receipt: Receipt,
+    pub(in super::super) give_back: Cost,
+    pub(in super::super) charge: Cost,
+}
+
+/// The only charge of a check that plain.lua can decide.
+fn plain(check: &OwnedCheck) -> Option<&OwnedCharge> {
+    let [charge] = check.charges.as_slice() else { return None };
+    let ordinary = !check.probe
+        && check.reserve.is_none()
+        && charge.terms == slidegate_core::check::Terms::default()
+        && matches!(charge.limit.algorithm(), Algorithm::SlidingWindow { .. })
+        && (1..=charge.limit.permits()).contains(&charge.cost);
+    ordinary.then_some(charge)
+}
+
+/// Keys that more than one check names: a plain check does not look at what an earlier one left unwritten.
+fn repeated_keys(checks: &[Counted]) -> HashMap<&[u8], ()> {
+    let mut seen: HashMap<&[u8], u32> = HashMap::new();
+    if checks.len() > 1 {
+        for charge in checks.iter().flat_map(|counted| &counted.check.charges) {
+            *seen.entry(charge.key.name()).or_default() += 1;
+        }
+    }
+    seen.into_iter().filter(|(_, count)| *count > 1).map(|(key, _)| (key, ())).collect()
+}
+
+struct Writer {
+    keys: Vec<Arc<[u8]>>,
+    blob: Vec<u8>,
+    limits: SmallVec<[Limit; 2]>,
+}
+
+impl Writer {
+    fn new(_: &Draft, parts: usize) -> Self {
+        Self {
+            keys: Vec::with_capacity(parts),
+            blob: Vec::with_capacity(parts * 26),
+            limits: SmallVec::new(),
+        }
+    }
+
+    fn plain(&mut self, charge: &OwnedCharge, times: u32, line: Option<Line>) {
+        let kind = line.map_or(2, |line| u8::from(line.lapsed));
+        let line = line.unwrap_or_default();
+        let limit = self.limit(&charge.limit);
+        self.blob.extend([kind, limit]);
+        self.u32(times);
+        self.u32(charge.cost);
+        self.u64(line.ack);
+        self.u64(line.reset_epoch);
+    }
+
+    fn any(
+        &mut self,
+        place: usize,
+        counted: &Counted,
+        line: &mut impl FnMut(&OwnedCharge) -> Option<Line>,
+        memory: Option<Memory>,
+    ) {
+        let check = &counted.check;
+        let flags = if check.probe { PROBE } else { RECEIPTS } | if memory.is_some() { REMEMBER } else { 0 };
+        self.blob.extend([3, flags, byte(check.charges.len())]);
+        self.u32(counted.times);
+        self.u32(0); // lease
+        for (index, charge) in check.charges.iter().enumerate() {
+            let key = if index == 0 { place } else { self.key(charge.key.shared_name().clone()) };
+            let takes = !check.probe && charge.cost > 0;
+            let line = if takes { line(charge) } else { None };
+            self.u16(key + 1);
+            let limit = self.limit(&charge.limit);
+            let flags = u8::from(charge.terms.shadow)
+                | u8::from(charge.terms.count_denied) << 1
+                | u8::from(line.is_some()) << 2
+                | u8::from(line.is_some_and(|line| line.lapsed)) << 3;
+            self.blob.extend([limit, byte(usize::from(charge.group)), flags]);
+            self.u32(charge.cost);
+            let line = line.unwrap_or_default();
+            self.u64(line.ack);
+            self.u64(line.reset_epoch);
+        }
+        if let Some(memory) = memory {
+            let key = self.key(memory.key);
+            self.u16(key + 1);
+            self.u48(memory.ttl.get());
+            self.u16(memory.begin.len());
+            self.blob.extend(memory.begin);
+        }
+    }
+
+    fn key(&mut self, key: Arc<[u8]>) -> usize {
+        self.keys.push(key);
+        self.keys.len() - 1
+    }
+
+    /// Each limit is sent once; most calls have one.
+    fn limit(&mut self, limit: &Limit) -> u8 {
+        let known = self.limits.iter().position(|known| known == limit);
+        byte(known.unwrap_or_else(|| {
+            self.limits.push(*limit);
+            self.limits.len() - 1
+        }))
+    }
+
+    fn finish(self, draft: &Draft, parts: usize) -> Call {
+        let mut blob = Vec::with_capacity(HEAD_LEN + self.limits.len() * 21 + self.blob.len());
+        blob.extend([VERSION, u8::from(draft.now.is_some()), byte(self.limits.len())]);
+        blob.extend(word(parts).to_le_bytes());
+        blob.extend(draft.now.map_or(0, Now::as_micros).to_le_bytes());
+        blob.extend(draft.seq.to_le_bytes());
+        blob.extend(draft.identity);
+        let mut ttls = SmallVec::new();
+        for limit in &self.limits {
+            let r = push_limit(&mut blob, limit);
+            let window = limit.window().get();
+            ttls.push((window + r + window.min(SLACK_MAX.get()) + draft.linger.get()).to_string());
+        }
+        blob.extend(self.blob);
+        Call { keys: self.keys, blob, ttls }
+    }
+
+    fn u16(&mut self, value: usize) {
+        self.blob.extend(word(value).to_le_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.blob.extend(value.to_le_bytes());
+    }
+
+    fn u48(&mut self, value: u64) {
+        push_u48(&mut self.blob, value);
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.blob.extend(value.to_le_bytes());
+    }
+}
+
+/// Writes a limit and returns its tick length in ms, 0 where it has none.
+pub(in super::super) fn push_limit(bytes: &mut Vec<u8>, limit: &Limit) -> u64 {
+    let (code, param, r): (u8, u64, u32) = match limit.algorithm() {
+        Algorithm::SlidingLog => (1, 0, 0),
+        Algorithm::FixedWindow => (2, 0, 0),
+        Algorithm::TokenBucket { burst } => (3, u64::from(burst), 0),
+        Algorithm::LeakyBucket { max_delay } => (4, max_delay.get(), 0),
+        Algorithm::SlidingWindow { resolution } => {
+            (0, resolution.map_or(0, Millis::get), resolution_of(limit))
+        }
+        // Closed in core, and non-exhaustive only for its users.
+        _ => (0, 0, resolution_of(limit)),
+    };
+    bytes.push(code);
+    bytes.extend(limit.permits().to_le_bytes());
+    push_u48(bytes, limit.window().get());
+    push_u48(bytes, param);
+    bytes.extend(r.to_le_bytes());
+    u64::from(r)
+}
+
+fn push_u48(bytes: &mut Vec<u8>, value: u64) {
+    bytes.extend(&value.to_le_bytes()[..6]);
+}
+
+/// Callers keep to 255 limits and charges, and to 65,535 keys.
+fn byte(value: usize) -> u8 {
+    u8::try_from(value).unwrap_or(u8::MAX)
+}
+
+fn word(value: usize) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,60 @@
+//! What calls and replies look like on the way: one packed argument, one packed reply.
+//!
+//! Little-endian integers in one string cost a script less than arguments and arrays of their own: about
+//! 0.1 us for each value (docs/algorithms.md). Both directions begin with a version byte, so a script and an
+//! instance that don't belong together find out; they can't meet as long as scripts are called by digest.
+//!
+//! # A call: KEYS and ARGV
+//! `ARGV[1]` is a head, the limits (each once), and the parts; `ARGV[2..]` are the TTLs of the limits as text.
+//!
+//! | head | bytes | | limit | bytes |
+//! |---|---|---|---|---|
+//! | version | 1 | | algorithm: 0 sliding_window, 1 sliding_log, 2 fixed_window, 3 token_bucket, 4 leaky_bucket | 1 |
+//! | 1: `now` is given; 0: ask the server | 1 | | permits | 4 |
+//! | limits | 1 | | window in ms | 6 |
+//! | parts | 2 | | resolution (0: automatic), burst, or max_delay in ms | 6 |
+//! | now in us | 8 | | length of a tick in ms | 4 |
+//! | seq | 8 | | | |
+//! | identity | 8 | | | |
+//!
+//! | plain check, its counter is `KEYS[n]` for the n-th part | bytes | | any check | bytes |
+//! |---|---|---|---|---|
+//! | 0: with ledger; 1: lapsed; 2: without | 1 | | 3 | 1 |
+//! | limit | 1 | | 1: probe, 2: receipts are wanted, 4: remember | 1 |
+//! | times | 4 | | charges | 1 |
+//! | cost | 4 | | times, lease in ms | 4, 4 |
+//! | ack, reset epoch | 8, 8 | | for each charge: key, limit, group, flags, cost, ack, reset epoch | 2, 1, 1, 1, 4, 8, 8 |
+//! | | | | if remembered: key, TTL in ms, length, so many bytes | 2, 6, 2, n |
+//!
+//! A call has at most 255 limits and 65,535 keys.
+//!
+//! # A reply
+//! Version 1, server time in us 8; then for each check, in order:
+//!
+//! | plain: 0 granted whole, 1 refused (some of) | bytes | | any: 2 | bytes |
+//! |---|---|---|---|---|
+//! | granted, used | 4, 4 | | status: 0 decided, 1 stale, 2 behind, 3 foreign key, 4 newer format | 1 |
+//! | until a permit is free, in ms | 6 | | granted | 4 |
+//! | epoch, ms of the charge | 4, 8 | | not decided: last seq known | 8 |
+//! | | | | for each charge: 1 violated, 2 with a wait; used, remaining; reset, wait, delay in ms; reset epoch | 1; 4, 4; 6, 6, 6; 8 |
+//! | | | | and, if wanted, its receipt: epoch, ms, units | 4, 8, 4 |
+
+mod call;
+mod reply;
+
+pub(super) use call::{Call, Draft, Memory, Settle, push_limit};
+pub(super) use reply::{Reply, read_checks, read_settled};
+
+/// The version of both directions.
+const VERSION: u8 = 1;
+
+/// What a call says about this instance's last grant on a counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    /// The seq of the last call whose grant was accepted; 0 if there is none.
+    pub(super) ack: u64,
+    /// The counter's last reset that this instance has seen.
+    pub(super) reset_epoch: u64,
+    /// Whether everything granted has left its window by this instance's clock.
+    pub(super) lapsed: bool,
+}

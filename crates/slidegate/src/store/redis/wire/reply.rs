@@ -1,0 +1,141 @@
+//! Reads replies.
+
+use slidegate_core::algorithm::Receipt;
+use slidegate_core::decision::{Cost, Mode, Outcome};
+use slidegate_core::time::Millis;
+use smallvec::{SmallVec, smallvec};
+
+use super::VERSION;
+use crate::pipeline::batch::{Counted, Decided, OwnedCharge};
+use crate::store::{Answer, Certainty};
+
+/// What one check of a call came to.
+#[derive(Clone, Debug)]
+pub(in super::super) enum Reply {
+    /// It was decided. With the reset epoch of each counter, where the reply says it.
+    Decided(Decided, SmallVec<[Option<u64>; 2]>),
+    /// A call with a higher seq was executed before.
+    Stale,
+    /// The store has forgotten grants of this instance.
+    Behind,
+    /// Another program's key.
+    Foreign,
+    /// A counter of a newer release.
+    Newer,
+}
+
+/// The replies to `checks`; `None` if these are not the bytes of one.
+pub(in super::super) fn read_checks(bytes: &[u8], checks: &[Counted]) -> Option<Vec<Reply>> {
+    let mut reader = Reader(bytes);
+    reader.head()?;
+    let replies = checks.iter().map(|counted| read_check(&mut reader, counted)).collect::<Option<_>>()?;
+    reader.0.is_empty().then_some(replies)
+}
+
+/// What was given back and charged, for each part of a settling call.
+pub(in super::super) fn read_settled(bytes: &[u8], parts: usize) -> Option<Vec<(Cost, Cost)>> {
+    let mut reader = Reader(bytes);
+    reader.head()?;
+    let settled = (0..parts).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<_>>()?;
+    reader.0.is_empty().then_some(settled)
+}
+
+fn read_check(reader: &mut Reader<'_>, counted: &Counted) -> Option<Reply> {
+    let kind = reader.u8()?;
+    if kind < 2 {
+        return read_plain(reader, counted, kind == 1);
+    }
+    let (status, granted) = (reader.u8()?, reader.u32()?);
+    if status != 0 {
+        let _last_seq = reader.u64()?;
+        return Some(match status {
+            1 => Reply::Stale,
+            2 => Reply::Behind,
+            4 => Reply::Newer,
+            _ => Reply::Foreign,
+        });
+    }
+    let mut outcomes = SmallVec::new();
+    let mut receipts = SmallVec::new();
+    let mut reset_epochs = SmallVec::new();
+    for charge in &counted.check.charges {
+        let (outcome, reset_epoch) = read_outcome(reader, charge)?;
+        outcomes.push(outcome);
+        reset_epochs.push(Some(reset_epoch));
+        if !counted.check.probe {
+            let receipt = Receipt { epoch: reader.u32()?, at_ms: reader.u64()?, units: reader.u32()? };
+            receipts.push(Some(receipt).filter(|receipt| receipt.units > 0));
+        }
+    }
+    let answer = Answer { granted, outcomes, mode: Mode::Normal, certainty: Certainty::Exact };
+    Some(Reply::Decided(Decided { answer, receipts }, reset_epochs))
+}
+
+fn read_plain(reader: &mut Reader<'_>, counted: &Counted, refused: bool) -> Option<Reply> {
+    let [charge] = counted.check.charges.as_slice() else { return None };
+    let (granted, used, free) = (reader.u32()?, reader.u32()?, Millis(reader.u48()?));
+    let receipt =
+        Receipt { epoch: reader.u32()?, at_ms: reader.u64()?, units: granted.checked_mul(charge.cost)? };
+    let permits = charge.limit.permits();
+    let outcome = Outcome {
+        limit: permits,
+        used: used.min(permits),
+        remaining: permits.saturating_sub(used),
+        reset_after: free,
+        violated: refused,
+        retry_after: refused.then_some(free),
+        delay: Millis::ZERO,
+    };
+    let answer =
+        Answer { granted, outcomes: smallvec![outcome], mode: Mode::Normal, certainty: Certainty::Exact };
+    let receipts = smallvec![Some(receipt).filter(|receipt| receipt.units > 0)];
+    Some(Reply::Decided(Decided { answer, receipts }, smallvec![None]))
+}
+
+fn read_outcome(reader: &mut Reader<'_>, charge: &OwnedCharge) -> Option<(Outcome, u64)> {
+    let flags = reader.u8()?;
+    let (used, remaining) = (reader.u32()?, reader.u32()?);
+    let (reset, wait, delay) = (reader.u48()?, reader.u48()?, reader.u48()?);
+    let outcome = Outcome {
+        limit: charge.limit.capacity(),
+        used,
+        remaining,
+        reset_after: Millis(reset),
+        violated: flags & 1 > 0,
+        retry_after: (flags & 2 > 0).then_some(Millis(wait)),
+        delay: Millis(delay),
+    };
+    Some((outcome, reader.u64()?))
+}
+
+/// The rest of a reply.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn head(&mut self) -> Option<u64> {
+        if self.u8()? == VERSION { self.u64() } else { None }
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u48(&mut self) -> Option<u64> {
+        let [a, b, c, d, e, f] = self.take()?;
+        Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+}
