@@ -14,5 +14,5 @@ mod failing;
 mod sharing;
 
 fn flights(model: &Model) -> Arc<Flights<Model>> {
-    Arc::new(Flights::new(model.clone(), Handle::current()))
+    Arc::new(Flights::new(model.clone(), Handle::current(), true))
 }

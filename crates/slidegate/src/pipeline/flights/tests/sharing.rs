@@ -122,3 +122,13 @@ async fn lanes_do_not_wait_for_each_other() {
     assert_eq!(start.elapsed(), Duration::from_millis(4));
     assert_eq!((model.world(|world| world.executed.len()), model.faults()), (50, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn switched_off_each_check_is_a_call_of_its_own() {
+    let model = Model::new(ROUND_TRIP);
+    let flights = Arc::new(Flights::new(model.clone(), Handle::current(), false));
+    let decided = all(spawn(&flights, &hot(3), 5)).await;
+    assert_eq!(decided.iter().map(|one| one.answer.granted).sum::<u32>(), 3);
+    assert_eq!(model.world(|world| world.executed.len()), 5);
+    assert_eq!((flights.figures().checks, flights.figures().flights), (5, 5));
+}
