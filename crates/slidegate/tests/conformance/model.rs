@@ -121,8 +121,11 @@ impl Model {
 
     /// Whether a counter of a reservation has come under another limit since.
     fn has_changed_limits(&self, id: ReservationId) -> bool {
-        let is_under = |entry: &Reserved| self.counters.get(&entry.name)?.is_under(&entry.limit).then_some(());
-        self.reservations.get(&id).is_some_and(|entries| entries.iter().any(|entry| is_under(entry).is_none()))
+        let is_under =
+            |entry: &Reserved| self.counters.get(&entry.name)?.is_under(&entry.limit).then_some(());
+        self.reservations
+            .get(&id)
+            .is_some_and(|entries| entries.iter().any(|entry| is_under(entry).is_none()))
     }
 
     fn refund(&mut self, now: Now, entry: &Reserved, units: u32) -> u32 {

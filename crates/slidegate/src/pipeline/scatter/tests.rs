@@ -251,6 +251,27 @@ async fn checks_of_one_lane_go_straight_on() {
     assert_eq!(model.world(|world| world.executed.len()), 2);
 }
 
+/// Under a deadline, as all stages stand together: whoever is given up leaves nothing behind.
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_at_the_deadline_does_not_stay_charged() {
+    let model = Model::new(ROUND_TRIP);
+    let stages =
+        crate::pipeline::Stages { timeout: Duration::from_millis(10), flights: true, denial_cache: true };
+    let stack = crate::pipeline::stack(model.clone(), stages, Handle::current());
+    let policy = Policy::builder("user").limits("2/m").key("{header:x-user}").build().unwrap();
+    let limiter = Limiter::builder().policy(policy).store(stack).build().unwrap();
+    let slow = Course { there_ms: 20, ..ROUND_TRIP };
+    model.world(|world| world.courses.push_back(slow));
+    let start = tokio::time::Instant::now();
+    assert_eq!(limiter.check("user", &["u3"]).await.unwrap().mode(), Mode::DenyAll);
+    // This one waits for the counter, and is never sent.
+    assert_eq!(limiter.check("user", &["u3"]).await.unwrap().mode(), Mode::DenyAll);
+    assert_eq!(start.elapsed(), Duration::from_millis(20));
+    settle_down().await;
+    assert_eq!(model.world(|world| (world.executed.len(), world.returned.len())), (1, 1));
+    assert_eq!(limiter.peek("user", &["u3"]).await.unwrap().limits().next().unwrap().outcome.used, 0);
+}
+
 /// Checks of up to four counters in four lanes; two counters of a lane may be of one policy.
 fn checks() -> impl Strategy<Value = Vec<OwnedCheck>> {
     let limits = proptest::collection::vec(any_limit(), 8);
