@@ -6,7 +6,7 @@ use slidegate_core::check::Terms;
 
 use super::*;
 use crate::pipeline::model::{
-    Course, Fails, Model, ROUND_TRIP, any_limit, ask, charge, check, decide_in, key, on_paused_clock,
+    Course, Fails, Model, ROUND_TRIP, any_limit, ask, charge, check, decide_in, key, on_paused_clock, pass,
     settle_down,
 };
 use crate::{Ask, Limiter, Policy};
@@ -133,7 +133,7 @@ async fn dropped_after(polls: usize, reserve: bool) -> bool {
             told = answer.unwrap().granted == 1;
             break;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        pass(1).await;
     }
     drop(asking);
     settle_down().await;
@@ -190,7 +190,7 @@ async fn a_reservation_that_is_dropped_is_given_back_although_that_takes_a_while
             if ask(&mut reserving).await.is_ready() {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            pass(1).await;
         }
         drop(reserving);
         settle_down().await;
@@ -306,7 +306,7 @@ async fn one_at_a_time(checks: Vec<OwnedCheck>) -> Result<(), TestCaseError> {
     let scatter = scatter(&model);
     let mut states = HashMap::new();
     for (at, check) in (0_u64..).zip(checks) {
-        tokio::time::sleep(Duration::from_millis(at % 4)).await;
+        pass(at % 4).await;
         let expected = decide_in(&mut states, model.now(), &check, 1).answer;
         let shared = vec![false; check.charges.len()];
         let answer = scatter.gather(check, shared).await.unwrap();
@@ -322,7 +322,7 @@ async fn all_at_once(asked: Vec<(u16, u64, Option<u64>)>) -> Result<(), TestCase
     let scatter = scatter(&model);
     let mut tasks = Vec::new();
     for (own, after_ms, patience_ms) in asked {
-        tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        pass(after_ms).await;
         let scatter = scatter.clone();
         tasks.push(tokio::spawn(async move {
             let patience = Duration::from_millis(patience_ms.unwrap_or(10_000));

@@ -18,7 +18,7 @@ async fn four_checks(fails: Fails) -> (Vec<Result<u32, StoreError>>, Model) {
         tokio::spawn(async move { flights.decide(one(), 1).await.map(|decided| decided.answer.granted) })
     };
     let mut tasks: Vec<_> = (0..3).map(|_| ask()).collect();
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(1).await;
     tasks.push(ask());
     let mut told = Vec::new();
     for task in tasks {

@@ -37,7 +37,7 @@ async fn a_hot_key_costs_one_call_for_each_round_trip() {
     let model = Model::new(ROUND_TRIP);
     let flights = flights(&model);
     let first = spawn(&flights, &hot(700), 512);
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(1).await;
     let second = spawn(&flights, &hot(700), 512);
     let granted = |decided: &[Decided]| decided.iter().filter(|one| one.answer.granted == 1).count();
     assert_eq!(granted(&all(first).await), 512);
@@ -83,7 +83,7 @@ async fn other_counters_do_not_wait_for_a_slow_call() {
     model.world(|world| world.courses.push_back(Course { there_ms: 50, ..ROUND_TRIP }));
     let flights = flights(&model);
     let slow = spawn(&flights, &hot(9), 1);
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(1).await;
     let held_up = spawn(&flights, &hot(9), 1);
     let start = Instant::now();
     all(spawn(&flights, &check([charge("other", 0, 9, 60_000)]), 3)).await;

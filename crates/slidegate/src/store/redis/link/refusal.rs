@@ -56,10 +56,15 @@ pub(super) fn of_server(error: &ServerError) -> Refusal {
         "MOVED" => redirected(detail).map_or(PROTOCOL, |(slot, node)| Refusal::Moved(slot, node)),
         "ASK" => redirected(detail).map_or(PROTOCOL, |(_, node)| Refusal::Ask(node)),
         "TRYAGAIN" => Refusal::TryAgain,
+        // Said of one slot, in the middle of a change; of the whole cluster, it is down for longer than a call.
+        "CLUSTERDOWN" if detail == "Hash slot not served" => Refusal::TryAgain,
         "NOSCRIPT" if origin == Origin::Server => Refusal::NoScript,
         _ => known(code, detail, origin),
     }
 }
+
+/// Bytes of an unexpected error that are logged.
+const DETAIL_MAX: usize = 500;
 
 const PROTOCOL: Refusal = Refusal::unavailable(Fault::Protocol);
 
@@ -86,7 +91,15 @@ fn known(code: &str, detail: &str, origin: Origin) -> Refusal {
         // Sent to a connection that is closed right after.
         "ERR" if detail.starts_with("max number of clients") => refused(Fault::Disconnected, true),
         "CROSSSLOT" | "NOPROTO" => refused(Fault::Protocol, false),
-        _ => Refusal::lost(Fault::Protocol, false),
+        _ => {
+            // Nothing that is expected: a fault in a script, or a server of another kind.
+            tracing::error!(
+                code,
+                detail = detail.get(..DETAIL_MAX).unwrap_or(detail),
+                "the store answers with an error"
+            );
+            Refusal::lost(Fault::Protocol, false)
+        }
     }
 }
 
