@@ -1,9 +1,8 @@
 //! What takes flights to the store and hands out what comes back: a task for each flight under way.
 //!
 //! A runner that was sent for a flight first lets all tasks go that are ready to run, and what they ask leaves
-//! with it: callers that were told their answers together ask again together. That makes flights larger by
-//! a fifth to a third (512 callers, measured), and with a store that is near, it costs no time that the
-//! runtime would not need anyhow.
+//! with it: callers that were told their answers together ask again together, and would else leave in more
+//! and smaller flights.
 
 use std::sync::Arc;
 
