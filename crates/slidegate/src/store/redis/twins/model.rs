@@ -86,7 +86,7 @@ impl Book {
     ) -> Vec<Told> {
         let told = checks.iter().map(|counted| self.check(draft, counted, &line)).collect();
         for page in self.pages.values_mut().filter(|page| page.verdict == Some(Verdict::Decide)) {
-            let (limit, identity) = (page.limit.unwrap(), u64::from_le_bytes(draft.identity));
+            let (limit, identity) = (page.limit.unwrap(), u64::from_be_bytes(draft.identity));
             ledger::record(&mut page.after, self.now, &limit, identity, draft.seq, page.granted);
         }
         told
@@ -195,7 +195,7 @@ impl Book {
 
 fn call(draft: &Draft, line: Line) -> Call {
     Call {
-        identity: u64::from_le_bytes(draft.identity),
+        identity: u64::from_be_bytes(draft.identity),
         seq: draft.seq,
         ack: line.ack,
         reset_epoch: line.reset_epoch,
@@ -284,12 +284,12 @@ pub(super) fn last_tick(image: &Image) -> u64 {
 
 /// A field of eight bytes.
 fn field(value: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(value[at..at + 8].try_into().unwrap())
+    u64::from_be_bytes(value[at..at + 8].try_into().unwrap())
 }
 
 /// Whether the ring of a value goes over its end.
 pub(super) fn is_wrapped(value: &[u8]) -> bool {
-    let of = |at: usize| u32::from_le_bytes(value[at..at + 4].try_into().unwrap());
+    let of = |at: usize| u32::from_be_bytes(value[at..at + 4].try_into().unwrap());
     of(HEAD_AT) > of(RING_CAPACITY_AT)
 }
 
