@@ -16,6 +16,7 @@
 //!
 //! Times are milliseconds unless the name says otherwise.
 
+mod ask;
 mod desk;
 mod edges;
 mod foreign;

@@ -60,9 +60,9 @@ pub(super) struct Page {
 /// The keys of one call.
 pub(super) struct Book {
     now: Now,
-    /// A counter that settling twice leaves otherwise than settling once: after a step of the clock, ticks longer
-    /// than the window leave as one that is alone, and then move once more. `decide` settles for itself, the
-    /// script only once, so here they may differ by that tick.
+    /// The script may come to something else here. A counter that settling twice leaves otherwise than settling
+    /// once: after a step of the clock, ticks longer than the window leave as one that is alone, and then move
+    /// once more; `decide` settles for itself, the script only once. Or one that is settled up under an old limit.
     pub(super) restless: bool,
     pub(super) pages: BTreeMap<Vec<u8>, Page>,
 }
@@ -168,6 +168,8 @@ impl Book {
         let page = self.pages.get_mut(&*part.key).unwrap();
         page.after.settle(now, &part.limit);
         page.limit = Some(part.limit);
+        // What only this limit would drop stays, and r: so where there is such, the script goes another way.
+        self.restless |= page.before.as_ref().is_some_and(|before| *before != page.after);
         let mut state = State::TickLog(page.after.log.clone());
         let given = state.refund(now, &part.limit, &part.receipt, part.give_back);
         let charged = state.charge(now, &part.limit, part.charge).units;
@@ -227,11 +229,6 @@ impl Page {
             // What has left the window may still be stored: whoever reads it next drops it.
             found.settle(now, &limit);
         }
-        if settles && found.log.resolution() != expected.log.resolution() {
-            // What settling does not drop it can't start anew with another r either.
-            assert_eq!(found.used(), expected.used());
-            return;
-        }
         let gone = |image: &Image, tick: u32| {
             let State::TickLog(log) = State::TickLog(image.log.clone()) else { return false };
             let end = i128::from(last_ms(image)) - i128::from(age(image, tick)) * i128::from(log.resolution().get());
@@ -273,7 +270,7 @@ impl Page {
             return (0, limit.window().get() + slack + u64::from(resolution_of(&limit)));
         }
         let needed = State::TickLog(image.log).expires_at_ms(&limit).saturating_sub(now.floor_ms());
-        (needed, needed + slack)
+        (needed, needed.max(limit.window().get()) + slack)
     }
 }
 

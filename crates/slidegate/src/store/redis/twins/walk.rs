@@ -269,9 +269,10 @@ impl<'a> Walk<'a> {
         let mut book = self.book(self.now());
         let expected = book.settle(&part);
         let reply = self.compare(&SETTLE, &call, &book, self.now(), true);
-        assert_eq!(read_settled(&reply, 1).unwrap(), [expected]);
-        self.receipts[pick].2.units -= expected.0;
-        self.tally.refunded += u32::from(expected.0 > 0);
+        let found = read_settled(&reply, 1).unwrap()[0];
+        assert!(book.restless || found == expected, "settled {found:?}, not {expected:?}");
+        self.receipts[pick].2.units -= found.0;
+        self.tally.refunded += u32::from(found.0 > 0 && !book.restless);
     }
 
     fn reset(&mut self, key: usize, limit: usize) {
