@@ -27,6 +27,7 @@ while done < parts do
   local natural = ceil(now_ceil / r)
   if kind_is ~= 256 or r_is ~= r or lease > 0 or last > natural or used == 0 and last == natural then break end
   local long, ring_at = #raw >= 376, 64 + rows_capacity * 24
+  if not long and #raw < ring_at + head * 8 then break end
 
   -- What became of this instance's last call.
   local own_at

@@ -51,7 +51,8 @@ local function ttl_of(state, limit, needed)
   local most = max(needed, state.used > 0 and 0 or limit.window) + (state.r or 0) + min(limit.window, 60000)
   if not state.new then
     local ttl = call('PTTL', state.key)
-    if ttl >= needed + limit.lingers and ttl <= most + limit.lingers then return nil end
+    -- What is settled under an old limit may be counted under one with a longer window: never sooner.
+    if ttl >= needed + limit.lingers and (ttl <= most + limit.lingers or state.keep) then return nil end
   end
   return most + limit.lingers
 end

@@ -6,8 +6,10 @@ for part = 1, parts do
   at = at + 1
   local name = KEYS[part]
   local kind, fault, raw = read(name)
-  if fault then return redis.error_reply(fault == NEWER_FORMAT and 'NEWERFORMAT' or 'FOREIGNKEY') end
   local old = kind and ops_of(kind).load(name, raw)
+  -- More than one word: else servers put ERR in front.
+  if fault == NEWER_FORMAT then return redis.error_reply('NEWERFORMAT a newer release wrote this key') end
+  if fault or kind and not old then return redis.error_reply('FOREIGNKEY another program wrote this key') end
   if kind == SORTED_LOG then
     call('DEL', name)
   elseif old then

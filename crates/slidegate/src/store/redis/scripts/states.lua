@@ -33,7 +33,9 @@ local function convert(state, limit)
   ops_of(limit.kind).settle(fresh, limit)
   if state.used > 0 then
     if state.kind == TICK_LOG and state.lease_end > now_ceil then now_floor, now_ceil = state.lease_end, state.lease_end end
-    ops_of(limit.kind).charge(fresh, limit, state.used)
+    -- A member for each unit: as many as any sliding_log limit has permits, so that it is full either way.
+    local most = limit.kind == SORTED_LOG and 1000000 or U32 - 1
+    ops_of(limit.kind).charge(fresh, limit, min(state.used, most))
     now_floor, now_ceil = old_floor, old_ceil
   end
   return fresh
@@ -52,7 +54,7 @@ end
 
 -- Takes units, whether they fit or not, up to what can be counted; returns when, and how many.
 local function take(state, kind, limit, units)
-  units = min(units, U32 - 1 - state.used)
+  units = min(units, (kind == SORTED_LOG and 1000000 or U32 - 1) - state.used)
   if units <= 0 then return 0, 0 end
   return ops_of(kind).charge(state, limit, units), units
 end
