@@ -25,7 +25,7 @@ pub(super) fn every_algorithm(permits: u64, window: u64) -> [Limit; 5] {
         Algorithm::SlidingLog,
         Algorithm::FixedWindow,
         Algorithm::TokenBucket { burst },
-        Algorithm::LeakyBucket { max_delay: Millis(0) },
+        Algorithm::LeakyBucket { max_delay: Millis(window) },
     ]
     .map(|algorithm| limit.with_algorithm(algorithm).unwrap())
 }
