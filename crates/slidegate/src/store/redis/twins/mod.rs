@@ -10,7 +10,7 @@
 //! | `desk` | a server, and what a call leaves there |
 //! | `ask`, `model`, `walk` | the tick log in all its shapes, step by step |
 //! | `shapes` | walks that visit every shape of the tick log |
-//! | `edges`, `foreign` | numbers at their ends; values of others |
+//! | `edges`, `foreign`, `refused` | numbers at their ends; values of others; servers that refuse |
 //! | `lives` | TTLs |
 //! | `sent` | which commands are sent |
 //! | `noise` | random bytes in calls and in values |
@@ -24,6 +24,7 @@ mod foreign;
 mod lives;
 mod model;
 mod noise;
+mod refused;
 mod sent;
 mod shapes;
 mod walk;
