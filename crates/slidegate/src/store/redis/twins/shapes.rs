@@ -217,3 +217,31 @@ fn a_ring_goes_round() {
     }
     assert!(tally.long_plain > 400 && tally.wrapped > 50, "{tally:?}");
 }
+
+/// A slice of the same on every server that is here.
+#[test]
+fn every_release_decides_alike() {
+    for release in slidegate_testbed::redis::Release::installed() {
+        let tally = walks(&Desk::at(release), CASES / 8, trace());
+        assert!(tally.plain > 0 && tally.any > 0, "{release:?}: {tally:?}");
+    }
+}
+
+/// A call that asks twice of one counter and comes late was stale for the first check, and decided for the second:
+/// its row went back to the older call, whose grant the next one then took for a lost reply.
+#[test]
+fn a_stale_call_is_stale_for_all_its_checks() {
+    let desk = Desk::new();
+    let mut tally = Tally::default();
+    let mut walk = Walk::new(&desk, &mut tally, vec![Limit::new(9, Millis(1_000)).unwrap()], BEGIN_US);
+    let asked = |cost| {
+        let part = Part { key: 0, limit: 0, cost: (cost, 0), terms: Terms::default(), group: 0 };
+        Asked { parts: vec![part], times: 1, probe: false }
+    };
+    for fate in [Fate::Late, Fate::Answered] {
+        let asked = vec![asked(1), asked(2)];
+        walk.take(&Op::Check { who: 0, asked, lease: 0, ledger: true, lapsed: false, fate });
+    }
+    walk.take(&Op::Arrive { pick: 0 });
+    assert_eq!(tally.stale, 2);
+}
