@@ -102,7 +102,7 @@ impl Setup {
     }
 
     pub(super) fn gateway(self) -> Gateway {
-        let limiter = Limiter::builder().policies(self.policies).build().unwrap();
+        let limiter = store::limiter(self.policies, &StoreConfig::default()).unwrap();
         let context = Context {
             limiter,
             client_ip: Arc::new(self.client_ip),

@@ -1,0 +1,105 @@
+//! What clients see while the store is away: the policies' answers, soon, with who decided; and exact ones again
+//! once it is back.
+
+use std::time::Duration;
+
+use serde_json::json;
+use slidegate_testbed::instance::Instance;
+use slidegate_testbed::redis::Server;
+use slidegate_testbed::wait;
+
+use crate::client::{Reply, get, post};
+use crate::instance;
+
+const STRICT: &str = r#"{"policy":"strict"}"#;
+
+/// Long beside a check of 500 ms at the most, short beside what hung callers of other limiters waited.
+const SOON: Duration = Duration::from_secs(3);
+
+fn soon(ask: impl FnOnce() -> Reply) -> Reply {
+    #[expect(clippy::disallowed_methods, reason = "another process is measured")]
+    let asked = std::time::Instant::now();
+    let reply = ask();
+    assert!(asked.elapsed() < SOON, "{:?} for {reply:?}", asked.elapsed());
+    reply
+}
+
+fn answers_by_policy(instance: &Instance) {
+    let (gateway, api, admin) = (instance.address("gateway"), instance.address("api"), instance.address("admin"));
+    let denied = soon(|| get(&gateway, "/strict"));
+    assert_eq!((denied.status, &*denied.mode()), (503, "deny_all"));
+    assert_eq!((denied.header("retry-after"), denied.header("ratelimit")), (None, None));
+    assert!(denied.json()["type"].as_str().unwrap().ends_with("#temporary-reduced-capacity"));
+    let allowed = soon(|| get(&gateway, "/lenient"));
+    assert_eq!((allowed.status, &*allowed.mode()), (200, "allow_all"));
+    assert_eq!(allowed.header("ratelimit-policy"), Some(r#""lenient";q=5;w=3600"#));
+
+    let denied = soon(|| post(&api, "/v1/check", STRICT));
+    assert_eq!((denied.status, &denied.json()["mode"]), (503, &json!("deny_all")));
+    assert_eq!(denied.json()["limits"][0]["remaining"], json!(null));
+    let batch = soon(|| post(&api, "/v1/check/batch", r#"{"checks":[{"policy":"lenient"},{"policy":"strict"}]}"#));
+    let answers = &batch.json()["answers"];
+    assert_eq!((&answers[0]["status"], &answers[1]["status"]), (&json!(200), &json!(503)));
+    assert_eq!(answers[0]["decision"]["mode"], "allow_all");
+    let reserved = soon(|| post(&api, "/v1/reserve", r#"{"policy":"lenient","cost":2}"#)).json();
+    assert_eq!(reserved["mode"], "allow_all");
+    let commit = json!({"reservation": reserved["reservation"], "cost": 1}).to_string();
+    for (address, path, body) in [
+        (&api, "/v1/commit", &*commit),
+        (&admin, "/v1/peek", STRICT),
+        (&admin, "/v1/reset", STRICT),
+    ] {
+        let reply = soon(|| post(address, path, body));
+        assert_eq!(reply.status, 503, "{path}: {reply:?}");
+        assert!(reply.json()["detail"].as_str().unwrap().starts_with("the store"), "{reply:?}");
+    }
+    let ready = get(&admin, "/readyz");
+    assert_eq!((ready.status, ready.json()), (200, json!({"ready": true, "store": "degraded"})));
+}
+
+/// Exactly what the limit has, and then denied.
+fn is_exact_again(instance: &Instance, left: u32) {
+    wait::until("the store decides again", wait::PATIENCE, || {
+        post(&instance.address("admin"), "/v1/peek", STRICT).status == 200
+    });
+    let answers: Vec<_> = (0..=left).map(|_| get(&instance.address("gateway"), "/strict")).collect();
+    let expected: Vec<u16> = (0..=left).map(|index| if index < left { 200 } else { 429 }).collect();
+    assert_eq!(answers.iter().map(|reply| reply.status).collect::<Vec<_>>(), expected);
+    assert!(answers.iter().all(|reply| reply.mode() == "normal"), "{answers:?}");
+}
+
+#[test]
+fn it_starts_without_its_store_answers_by_the_policies_and_is_exact_once_that_is_there() {
+    let server = Server::start();
+    server.kill();
+    let instance = instance(&format!("url: \"{}\", timeout: 500ms", server.url()));
+    wait::until("it says that the store is away", wait::PATIENCE, || {
+        instance.log().contains("the store can't be reached yet: policies say what is answered")
+    });
+    answers_by_policy(&instance);
+    server.restart();
+    is_exact_again(&instance, 5);
+    let metrics = get(&instance.address("admin"), "/metrics").body;
+    assert!(metrics.contains("slidegate_store_bypassed_checks_total{outcome=\"denied\"} 3\n"), "{metrics}");
+    assert!(metrics.contains("outcome=\"denied\",mode=\"deny_all\"} 3\n"), "{metrics}");
+}
+
+#[test]
+fn a_store_that_falls_silent_costs_a_timeout_and_no_more() {
+    let server = Server::start();
+    let instance = instance(&format!("url: \"{}\", timeout: 500ms", server.url()));
+    assert_eq!(get(&instance.address("gateway"), "/strict").mode(), "normal");
+    server.stop();
+    answers_by_policy(&instance);
+    server.cont();
+    // What was sent while the store was frozen may have been executed when it went on: some of the five
+    // are gone, and none was given twice.
+    wait::until("the store decides again", wait::PATIENCE, || {
+        post(&instance.address("admin"), "/v1/peek", STRICT).status == 200
+    });
+    let peek = post(&instance.address("admin"), "/v1/peek", STRICT).json();
+    let left = u32::try_from(peek["limits"][0]["remaining"].as_u64().unwrap()).unwrap();
+    assert!(left <= 4, "{peek}");
+    is_exact_again(&instance, left);
+    assert!(instance.log().contains("the store fails"), "{}", instance.log());
+}
