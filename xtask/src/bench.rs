@@ -5,7 +5,6 @@ use crate::step::{self, Done, Failure};
 use crate::usage;
 
 mod memory;
-mod plot;
 
 struct Bench {
     name: &'static str,

@@ -10,9 +10,9 @@
 use crate::limit::WINDOW_MAX;
 use crate::time::Millis;
 
-/// The longest lease that a log takes note of. Policies stay far below it: a lease is at most a fiftieth of
-/// its window.
-pub const LEASE_MAX: Millis = WINDOW_MAX;
+/// The longest lease: policies hold each one to a fiftieth of its window, so that W / (W + l) stays above 98 %.
+/// In milliseconds it fits in the 32 bits that the stored header has for it.
+pub const LEASE_MAX: Millis = Millis(WINDOW_MAX.0 / 50);
 
 /// The leases that may still have permits in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,31 @@
-//! Ledger rows: what a key remembers of the last call of each instance.
+//! Ledger rows: what a key remembers of the last call of each instance, and what the next call learns from it.
 //!
-//! With asynchronous replication the last writes before a failover are lost. A row lets the next call of an
-//! instance find out what became of its last one: executed, lost on the way back, or lost with the old
-//! master. The rows are part of the stored layout; deciding by them belongs to the shared stores.
+//! With asynchronous replication the last writes before a failover are lost, and replies are lost at any time.
+//! A row lets the next call of an instance find out what became of its last one: executed, lost on the way
+//! back, or lost with the old master. The comparison is the twin of `compare` in the script of the tick log.
+//!
+//! # The life of a call
+//! [`Image::settle`], then [`compare`]; if it says [`Verdict::Decide`], the decision and [`Image::charge`], and
+//! last [`record`]. All with the same `now` and `limit`.
+//!
+//! # What instances promise
+//! * One identity for each instance, random and the same for as long as it runs.
+//! * `seq` rises with every call of the instance, whatever its key, and is below 2^53. Never two calls of one
+//!   key at a time: the next one leaves when the last was answered or given up.
+//! * `ack` is the `seq` of the last call that granted permits of this key and whose reply was accepted; 0 if
+//!   there was none. A reply to a call that was given up is not accepted any more.
+//!
+//! # Invariants
+//! * A call is executed at most once with an effect: one that comes after a later one of its instance is stale.
+//! * Of each instance the log holds what it accepted, and at most one grant more: the last, if its reply was
+//!   lost. So permits are never spent that are not counted, and lost ones don't add up.
+//! * A row is written only by a call that granted or took back: denials leave the value as it is.
+//!
+//! Putting back what a failover has lost is not here.
+
+use crate::algorithm::tick_log::image::Image;
+use crate::limit::Limit;
+use crate::time::Now;
 
 /// The most rows of one key: instances that were granted permits of it within a window. The oldest row
 /// makes way for a new one.
@@ -11,13 +34,108 @@ pub const ROWS_MAX: usize = 64;
 /// The last executed call of one instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Who: fresh whenever the instance's ledger starts empty.
+    /// Who.
     pub identity: u64,
-    /// The sequence number of its last executed call, below 2^53. 32 bits would be used up by a key that an
-    /// instance asks for 1000 times a second in 49.7 days.
+    /// The sequence number of its last executed call, below 2^53. 32 bits would be used up by an instance that
+    /// calls 1000 times a second in 49.7 days.
     pub seq: u64,
     /// Permits that this call was granted.
     pub count: u32,
     /// The low 32 bits of the tick that they went to.
     pub tick: u32,
 }
+
+/// What a call says of itself and of the last one of its instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Who calls.
+    pub identity: u64,
+    /// The number of this call.
+    pub seq: u64,
+    /// The number of the last call with a grant that was accepted, 0 if there is none.
+    pub ack: u64,
+    /// The [`reset_epoch`](Image::reset_epoch) that the instance was told last.
+    pub reset_epoch: u64,
+    /// Everything that the instance was granted has left its window by its own clock: there is nothing that it
+    /// could put back.
+    pub lapsed: bool,
+}
+
+/// What becomes of a call. `stored` is the last sequence number that the key knows of the instance, 0 if none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is decided.
+    Decide,
+    /// A late duplicate, or overtaken by a later call: nothing is changed, and nobody waits for the answer.
+    Stale {
+        /// A later call was executed, or this one before.
+        stored: u64,
+    },
+    /// Grants after `stored` were lost with an old master: nothing is changed. The instance calls again with
+    /// what it was granted since.
+    Behind {
+        /// What the new master knows of.
+        stored: u64,
+    },
+}
+
+/// Compares sequence numbers, and takes the grant of a reply that never arrived out of its tick: the instance
+/// has not spent it, and never will.
+pub fn compare(image: &mut Image, call: &Call) -> Verdict {
+    let Some(at) = position(image, call.identity) else {
+        let lost = call.ack > 0 && !call.lapsed && call.reset_epoch == image.reset_epoch;
+        return if lost { Verdict::Behind { stored: 0 } } else { Verdict::Decide };
+    };
+    let Row { seq: stored, count, tick, .. } = image.ledger[at];
+    if call.seq <= stored {
+        return Verdict::Stale { stored };
+    }
+    if stored < call.ack && !call.lapsed {
+        return Verdict::Behind { stored };
+    }
+    if stored > call.ack {
+        image.take_back(tick, count);
+        // At once, so that it can't be taken back again, whatever this call is granted.
+        image.ledger[at] = Row { identity: call.identity, seq: call.seq, count: 0, tick: image.last_tick() };
+    }
+    Verdict::Decide
+}
+
+/// Writes down what a call was granted, after it was charged. Without a grant the row stays as it is, or says 0
+/// if a lost grant was taken back.
+pub fn record(image: &mut Image, now: Now, limit: &Limit, identity: u64, seq: u64, granted: u32) {
+    let row = Row { identity, seq, count: granted, tick: image.last_tick() };
+    match position(image, identity) {
+        Some(at) if granted > 0 || image.ledger[at].seq == seq => image.ledger[at] = row,
+        None if granted > 0 => {
+            make_space(image, now, limit);
+            image.ledger.push(row);
+        }
+        _ => {}
+    }
+}
+
+/// A full ledger loses the rows whose permits have left the window; if there are none, the oldest row. Its
+/// instance is told that it is behind, puts back what is still there, and is counted twice: too much, never too
+/// little.
+fn make_space(image: &mut Image, now: Now, limit: &Limit) {
+    if image.ledger.len() < ROWS_MAX {
+        return;
+    }
+    let mut rows = core::mem::take(&mut image.ledger);
+    rows.retain(|row| !image.has_left(row.tick, now, limit));
+    if rows.len() >= ROWS_MAX
+        // The first of them, if several are of one age.
+        && let Some(oldest) = (0..rows.len()).rev().max_by_key(|at| image.age_ticks(rows[*at].tick))
+    {
+        rows.remove(oldest);
+    }
+    image.ledger = rows;
+}
+
+fn position(image: &Image, identity: u64) -> Option<usize> {
+    image.ledger.iter().position(|row| row.identity == identity)
+}
+
+#[cfg(test)]
+mod tests;

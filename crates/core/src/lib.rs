@@ -33,8 +33,8 @@
 //!    store does under its lock, or in its script.
 //! 5. [`decision`]: what callers are told.
 //! 6. [`key`]: how the parts of a key become one text that no other list of parts has.
-//! 7. [`lease`], [`ledger`], [`algorithm::tick_log::layout`]: the parts of a stored counter that serve leases
-//!    and failover, and its bytes.
+//! 7. [`lease`], [`ledger`], [`algorithm::tick_log::image`], [`algorithm::tick_log::layout`]: the parts of a stored
+//!    counter that serve leases and failover, the whole of it, and its bytes.
 //!
 //! # What it promises
 //! * `sliding_window` and `sliding_log`: for every instant t of continuous time, what was admitted in

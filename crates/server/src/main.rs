@@ -3,6 +3,7 @@
 mod admin;
 mod api;
 mod app;
+mod bench;
 mod cli;
 mod config;
 mod context;

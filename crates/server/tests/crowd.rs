@@ -1,7 +1,5 @@
 //! Eight processes under a crowd: what clients see of them, proved from outside.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::time::Duration;
 
 use slidegate_testbed::crowd::{Answer, Crowd};

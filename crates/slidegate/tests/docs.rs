@@ -13,6 +13,7 @@ use slidegate::http::path::{PathRules, normalize};
 use slidegate::http::{AnswerOptions, Legacy, fields};
 use slidegate::policy::{Missing, PolicyBuilder, Template};
 use slidegate::store::memory::RESERVATIONS_MAX;
+use slidegate::store::redis::{RedisConfig, RedisStore};
 use slidegate::testing::FakeClock;
 use slidegate::{Ask, CheckError, Limiter, MemoryStore, Mode, Policy, RequestFacts, StoreError};
 
@@ -197,6 +198,15 @@ async fn denial(policy: PolicyBuilder, max_keys: usize, keys: &[&[&str]]) -> Res
     panic!("nothing was denied");
 }
 
+/// The answer to a check whose shared store is away: nothing listens on port 1.
+async fn denial_without_store(policy: PolicyBuilder) -> Response<String> {
+    let store = RedisStore::start(&RedisConfig::parse("redis://127.0.0.1:1").unwrap()).unwrap();
+    let limiter = Limiter::builder().policy(policy.build().unwrap()).store(store).build().unwrap();
+    let decision = limiter.check("api", &[]).await.unwrap();
+    assert_eq!((decision.mode(), decision.is_allowed()), (Mode::DenyAll, false));
+    denied(&decision, AnswerOptions::default(), NOW_EPOCH_SECS, None)
+}
+
 #[tokio::test]
 async fn denials_are_those_that_are_shown() {
     let api = || Policy::builder("api").limits("5/10s");
@@ -220,6 +230,7 @@ async fn denials_are_those_that_are_shown() {
         denial(api(), 1000, &[&[]]).await,
         denial(Policy::builder("login").limits("1/15m").count_denied(true), 1000, &[&[]]).await,
         denial(api().key("{client_ip}"), 1, &used_up).await,
+        denial_without_store(api()).await,
         refused(&never, NeverIs::Denied, None),
         refused(&lacking, NeverIs::Denied, None),
         refused(&reservations, NeverIs::Denied, None),

@@ -7,11 +7,10 @@
 //!
 //! That "parent" is the *thread* that started the child, and each test has a thread of its own. A server that
 //! outlives its test, since several share it, would be killed with the first. So one thread, which never ends,
-//! starts every child.
+//! starts every child. One in a `static`, which is never dropped, ends with the process.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
@@ -141,18 +140,14 @@ impl Drop for Process {
 /// A command that runs `program`, and is killed with this process where that can be had.
 #[must_use]
 pub fn guarded(program: &Path) -> Command {
-    let mut command = match setpriv() {
+    match setpriv() {
         Some(setpriv) => {
             let mut command = Command::new(setpriv);
             command.args(["--pdeathsig", "KILL", "--"]).arg(program);
             command
         }
         None => Command::new(program),
-    };
-    // Ctrl-C at the terminal is for the test, which then ends its children itself; a server that got it too
-    // would write to its log while the directory is being removed.
-    command.process_group(0);
-    command
+    }
 }
 
 /// The program `name`, if it is on the PATH.

@@ -41,6 +41,41 @@ fn sentinels_replace_a_frozen_master_and_demote_it_when_it_wakes_up() {
     assert_eq!(started.replicas().len(), 2);
 }
 
+#[test]
+fn what_a_killed_master_could_not_replicate_is_lost() {
+    let started = Sentinels::start();
+    let (master, replicas) = (started.master(), started.replicas());
+    assert_eq!(master.ask::<i64>(&["INCR", "a"]), 1);
+    assert_eq!(master.ask::<i64>(&["WAIT", "2", "10000"]), 2);
+    master.hold_back_replication(&replicas);
+    assert_eq!(master.ask::<i64>(&["INCRBY", "a", "100"]), 101);
+    master.kill();
+    replicas.iter().for_each(|replica| replica.cont());
+    started.wait_for_other_master(master.port());
+    assert_eq!(started.master().ask::<i64>(&["GET", "a"]), 1);
+}
+
+#[test]
+fn a_cluster_loses_what_a_killed_master_could_not_replicate_and_catches_up_if_it_lives() {
+    let cluster = Cluster::start();
+    let slot = cluster.slot_of("a");
+    let (master, replicas) = (cluster.master_of(slot), cluster.replicas_of(slot));
+    assert_eq!(master.ask::<i64>(&["INCR", "a"]), 1);
+    assert_eq!(master.ask::<i64>(&["WAIT", "1", "10000"]), 1);
+    master.hold_back_replication(&replicas);
+    assert_eq!(master.ask::<i64>(&["INCR", "a"]), 2);
+    replicas.iter().for_each(|replica| replica.cont());
+    cluster.settle();
+    assert_eq!(master.ask::<i64>(&["WAIT", "1", "10000"]), 1, "caught up");
+
+    master.hold_back_replication(&replicas);
+    assert_eq!(master.ask::<i64>(&["INCRBY", "a", "100"]), 102);
+    master.kill();
+    replicas.iter().for_each(|replica| replica.cont());
+    cluster.wait_for_other_master(slot, master.port());
+    assert_eq!(cluster.master_of(slot).ask::<i64>(&["GET", "a"]), 2);
+}
+
 /// Asks for the key wherever the answer says, until told to end; how often it was sent elsewhere.
 fn keeps_asking(cluster: &Cluster, key: &str, done: &AtomicBool) -> usize {
     let mut redirected = 0;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use serde_json::Value;
+use slidegate_plot::{self as plot, Line, Plot, Scale};
 
-use super::plot::{self, Line, Plot};
 use crate::step::{self, Done, Failure};
 
 /// The groups that are drawn.
@@ -57,7 +57,8 @@ fn by_keys(results: &Path) -> Result<String, Failure> {
         title: "Cost of one check as keys grow",
         x_label: "keys, all warm, one chosen at random",
         y_label: "time for each call (ns)",
-        log_y: true,
+        x_scale: Scale::Log,
+        y_scale: Scale::Log,
         lines: &[
             Line { name: "slidegate: policy by name, key from text, decision", points: slidegate },
             Line { name: "slidegate, if it grew as the hash map does", points: lifted },
@@ -71,7 +72,8 @@ fn by_permits(results: &Path) -> Result<String, Failure> {
         title: "Cost of one check as permits in the window grow",
         x_label: "permits in a window of 1 s, always full",
         y_label: "time for each check (ns)",
-        log_y: false,
+        x_scale: Scale::Log,
+        y_scale: Scale::Linear,
         lines: &[Line { name: "slidegate", points: series(&results.join(PERMITS), "")? }],
     }))
 }

@@ -13,13 +13,15 @@
 //!
 //! # Invariants
 //! * Ages of the older entries fall from front to back and are at least 1.
-//! * `used` is `newest` plus the ring's counts. Refunds may leave entries of zero.
+//! * `used` is `newest` plus the ring's counts. Refunds may leave entries of zero, but the oldest entry holds
+//!   permits: when the next of them leaves is told by one look at it.
 //! * r is only ever raised while the log holds permits: two instances with different configurations must not
 //!   push it back and forth. It is raised to a multiple of itself, so that each tick lies within one of the
 //!   longer ones and nothing is rounded up twice.
 //! * A log without permits is as good as an empty one: its r is free, its ring and lease mean nothing.
 //!
-//! It knows nothing of its bytes in Redis: [`layout`] does.
+//! It knows nothing of its bytes in Redis: [`layout`] does. Nor of the ledger rows that lie beside it there and
+//! name its ticks: [`image`] moves them along.
 
 use alloc::boxed::Box;
 
@@ -30,6 +32,7 @@ use crate::lease::{LEASE_MAX, LeaseSpan};
 use crate::limit::{Algorithm, Limit, RESOLUTION_ENTRIES_MAX};
 use crate::time::{Millis, Now};
 
+pub mod image;
 pub mod layout;
 mod ring;
 
@@ -121,17 +124,17 @@ impl TickLog {
     }
 
     /// Moves the whole history back if the clock went back far: see [`backstep`](super::backstep). Before
-    /// anything expires, because the move brings some of it closer to its end.
+    /// anything expires, because the move brings some of it closer to its end. Returns by how many ticks.
     #[inline]
-    fn step_back(&mut self, now: Now, limit: &Limit) {
+    fn step_back(&mut self, now: Now, limit: &Limit) -> u64 {
         let natural = self.natural_tick(now);
         if !must_shift(self.end_ms(self.last_tick), self.end_ms(natural), limit.window()) {
-            return;
+            return 0;
         }
         let one_tick = self.used == self.newest;
         let shift = self.last_tick - (natural + u64::from(!one_tick));
         if shift == 0 {
-            return; // A tick longer than the window, already where it belongs.
+            return 0; // A tick longer than the window, already where it belongs.
         }
         self.epoch = self.epoch.wrapping_add(1);
         self.last_tick -= shift;
@@ -141,6 +144,7 @@ impl TickLog {
         if let Some(lease) = &mut self.lease {
             lease.end_ms = lease.end_ms.saturating_sub(shift * u64::from(self.r_ms));
         }
+        shift
     }
 
     #[inline]
@@ -155,8 +159,9 @@ impl TickLog {
             self.used = 0;
             return;
         }
+        // What a refund has emptied goes with what stood before it.
         while let Some(entry) = self.older.front().copied()
-            && self.entry_end_ms(entry) + window <= now_ms
+            && (entry.count == 0 || self.entry_end_ms(entry) + window <= now_ms)
         {
             self.used -= entry.count;
             self.older.pop_front();
@@ -268,19 +273,25 @@ impl TickLog {
         if !at_ms.is_multiple_of(r_ms) {
             return 0;
         }
-        let tick = at_ms / r_ms;
-        let count = if tick == self.last_tick { Some(&mut self.newest) } else { self.older_count(tick) };
+        self.last_tick.checked_sub(at_ms / r_ms).map_or(0, |age| self.give_back(age, units))
+    }
+
+    /// Gives back up to `units` of the tick that is `age` ticks older than the last; returns how many.
+    fn give_back(&mut self, age: u64, units: u32) -> u32 {
+        let last_tick = low_32(self.last_tick);
+        let age_of = |entry: &Entry| u64::from(last_tick.wrapping_sub(entry.tick));
+        let count = match age {
+            0 => Some(&mut self.newest),
+            _ => self.older.find_mut(age, age_of).map(|entry| &mut entry.count),
+        };
         let Some(count) = count else { return 0 };
         let units = units.min(*count);
         *count -= units;
         self.used -= units;
+        while self.older.front().is_some_and(|entry| entry.count == 0) {
+            self.older.pop_front();
+        }
         units
-    }
-
-    fn older_count(&mut self, tick: u64) -> Option<&mut u32> {
-        let (last_tick, age) = (low_32(self.last_tick), self.last_tick.checked_sub(tick)?);
-        let age_of = |entry: &Entry| u64::from(last_tick.wrapping_sub(entry.tick));
-        self.older.find_mut(age, age_of).map(|entry| &mut entry.count)
     }
 
     // --- what callers are told -----------------------------------------------------------------------

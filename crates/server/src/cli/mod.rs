@@ -1,12 +1,14 @@
 //! The command line: one file for each verb.
 //!
-//! Exit codes are part of the contract: 0 done (for `check`: allowed), 1 failed, 2 wrong usage, 10 denied.
+//! Exit codes are part of the contract: 0 done (for `check`: allowed), 1 failed, 2 wrong usage, 10 denied,
+//! 3 (`bench`) over the limit.
 //! What was asked for goes to standard output, everything else to standard error.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod check;
 mod serve;
 mod validate;
@@ -27,7 +29,8 @@ Examples:
   slidegate serve                                   try it: a gateway on 127.0.0.1:8080
   slidegate serve --config slidegate.yaml           run a configuration
   slidegate validate slidegate.yaml                 say what is wrong with it
-  slidegate check --policy per-user --key client_ip=203.0.113.7";
+  slidegate check --policy per-user --key client_ip=203.0.113.7
+  slidegate bench --hot                             what a limit costs, and what it admits";
 
 #[derive(Debug, Subcommand)]
 enum Verb {
@@ -37,6 +40,8 @@ enum Verb {
     Validate(validate::Args),
     /// Ask a running server, or a Redis store, for one decision
     Check(check::Args),
+    /// Measure a store or a server under load
+    Bench(bench::Args),
 }
 
 /// Does what the command line says.
@@ -44,6 +49,7 @@ pub(crate) fn run() -> ExitCode {
     match Cli::parse().verb {
         Verb::Serve(args) => serve::run(&args),
         Verb::Validate(args) => validate::run(&args),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Check(args) => match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime.block_on(check::run(args)),
             Err(error) => {

@@ -134,8 +134,8 @@ pub enum Certainty {
 /// What settling a reservation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Settled now. `given_back` is the most that any of its limits got back: less than was left over if
-    /// part of it had slid out, been reset or been moved by the clock.
+    /// Settled now. Both are the most of any of its limits: given back is less than was left over if part of
+    /// it had slid out, been reset or been moved by the clock.
     Done {
         /// Units given back.
         given_back: Cost,

@@ -12,7 +12,7 @@ mod subject;
 mod world;
 
 use rules::{changing, clocks, counting, reserving, together};
-use world::MemoryWorld;
+use world::{MemoryWorld, RedisWorld};
 
 macro_rules! rules {
     ($world:ty: $($module:ident { $($rule:ident),+ $(,)? })+) => {
@@ -98,3 +98,4 @@ macro_rules! conformance {
 }
 
 conformance!(memory: MemoryWorld);
+conformance!(redis: RedisWorld);

@@ -28,7 +28,7 @@ pub use window::largest_window;
 use client::Client;
 use schedule::Gate;
 
-/// Requests that a crowd may have: each is a record of 48 bytes.
+/// Requests that a crowd may have: each is a record of 40 bytes.
 const REQUESTS_MAX: u64 = 20_000_000;
 
 /// How a crowd comes. Begin with [`Crowd::offering`].

@@ -8,6 +8,10 @@
 //! It keeps what TCP keeps: bytes stay in order within a connection, and whoever waits behind a held request waits
 //! as well. The one exception, [`Fate::Vanish`], says so.
 //!
+//! With nobody behind it, it accepts and ends each connection at once; [`FaultProxy::refuse`] is what a client sees of
+//! a server that is gone. Clients that ask Sentinels or a Cluster for addresses are told those of the servers, and go
+//! there past any proxy.
+//!
 //! It runs on threads of its own, in real time: a test that pauses tokio's clock does not pause its network.
 
 use std::net::SocketAddr;

@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -21,10 +22,14 @@ use super::{Fate, frames};
 /// Messages on their way. A sender that is faster than this has to wait, as before a full window.
 const UNDER_WAY_MAX: usize = 4096;
 
+/// What is ready is delivered in pieces of about this size, as it would have been without the proxy.
+const BATCH_BYTES: usize = 64 * 1024;
+
 /// A message on its way.
 struct Message {
     bytes: Bytes,
-    due: Instant,
+    /// When it may be delivered, if it is delayed.
+    due: Option<Instant>,
     /// The hold that keeps it.
     hold: Option<u64>,
     /// Whether its connection ends with it.
@@ -97,34 +102,14 @@ async fn read(way: usize, mut from: impl AsyncRead + Unpin, sender: Sender<Messa
             if faults.black_hole[way] || is_silent {
                 continue;
             }
-            let mut message =
-                Message { bytes: message, due: Instant::now() + faults.delay[way], hold: None, last: false };
-            if way == REQUESTS {
-                match shared.choose_hold(faults.hold) {
-                    Some(Until::Released) => {
-                        message.hold = Some(shared.holds.fetch_add(1, Ordering::SeqCst));
-                    }
-                    Some(Until::After(late)) => message.due += late,
-                    None => {}
+            let message = match decide(way, message, &faults, shared) {
+                Decided::Deliver(message) => message,
+                Decided::Lose => continue,
+                Decided::LoseAllFromHere => {
+                    is_silent = true;
+                    continue;
                 }
-            } else {
-                match shared.choose_fate(faults.spoil) {
-                    Some(Fate::Vanish) => continue,
-                    Some(Fate::VanishThenSilence) => {
-                        is_silent = true;
-                        continue;
-                    }
-                    Some(Fate::VanishThenReset) => {
-                        message.bytes.clear();
-                        message.last = true;
-                    }
-                    Some(Fate::CutAfter(length)) => {
-                        message.bytes.truncate(length.min(message.bytes.len().saturating_sub(1)));
-                        message.last = true;
-                    }
-                    None => {}
-                }
-            }
+            };
             if sender.send(message).await.is_err() {
                 return;
             }
@@ -132,36 +117,106 @@ async fn read(way: usize, mut from: impl AsyncRead + Unpin, sender: Sender<Messa
     }
 }
 
+/// What becomes of a message.
+enum Decided {
+    Deliver(Message),
+    Lose,
+    LoseAllFromHere,
+}
+
+fn decide(way: usize, bytes: Bytes, faults: &Faults, shared: &Shared) -> Decided {
+    let after = |time: Duration| (!time.is_zero()).then(|| Instant::now() + time);
+    let mut message = Message { bytes, due: after(faults.delay[way]), hold: None, last: false };
+    if way == REQUESTS {
+        match shared.choose_hold(faults.hold) {
+            Some(Until::Released) => message.hold = Some(shared.holds.fetch_add(1, Ordering::SeqCst)),
+            Some(Until::After(late)) => message.due = after(faults.delay[way] + late),
+            None => {}
+        }
+        return Decided::Deliver(message);
+    }
+    match shared.choose_fate(faults.spoil) {
+        None => {}
+        Some(Fate::Vanish) => return Decided::Lose,
+        Some(Fate::VanishThenSilence) => return Decided::LoseAllFromHere,
+        Some(Fate::VanishThenReset) => {
+            message.bytes.clear();
+            message.last = true;
+        }
+        Some(Fate::CutAfter(length)) => {
+            message.bytes.truncate(length.min(message.bytes.len().saturating_sub(1)));
+            message.last = true;
+        }
+    }
+    Decided::Deliver(message)
+}
+
 /// Delivers messages in order, each when it is due and nothing holds it.
 async fn write(
     number: u64,
     way: usize,
-    mut to: impl AsyncWrite + Unpin,
+    to: impl AsyncWrite + Unpin,
     mut messages: Receiver<Message>,
     mut faults: watch::Receiver<Faults>,
 ) -> Result<(), Reset> {
-    let mut has_left = false;
-    while let Some(message) = messages.recv().await {
-        sleep_until(message.due).await;
+    let mut out = Out { to, way, batch: Vec::new(), is_gone: false };
+    loop {
+        let message = match messages.try_recv() {
+            Ok(message) => message,
+            // Nothing waits for company: what is there is sent before the next is waited for.
+            Err(_) => {
+                out.flush().await?;
+                let Some(message) = messages.recv().await else { break };
+                message
+            }
+        };
+        if let Some(due) = message.due {
+            out.flush().await?;
+            sleep_until(due).await;
+        }
         let goes_on = |faults: &Faults| {
             number >= faults.stalled_below[way] && message.hold.is_none_or(|hold| hold < faults.released)
         };
-        if faults.wait_for(goes_on).await.is_err() {
-            return Ok(());
+        let is_kept = !goes_on(&faults.borrow());
+        if is_kept {
+            out.flush().await?;
+            if faults.wait_for(goes_on).await.is_err() {
+                return Ok(());
+            }
         }
-        has_left = has_left || to.write_all(&message.bytes).await.is_err();
+        out.batch.extend_from_slice(&message.bytes);
         if message.last {
+            out.flush().await?;
             return Err(Reset);
         }
-        if has_left && way == REQUESTS {
-            // The server is gone, so the client has nobody to talk to.
-            return Err(Reset);
+        if out.batch.len() >= BATCH_BYTES {
+            out.flush().await?;
         }
-        // A client that is gone: its replies are read and dropped, as its requests may still be under way.
     }
     // The end of a connection gets lost and stalled like all else.
     let gets_through = |faults: &Faults| number >= faults.stalled_below[way] && !faults.black_hole[way];
     let _ = faults.wait_for(gets_through).await;
-    let _ = to.shutdown().await;
+    let _ = out.to.shutdown().await;
     Ok(())
+}
+
+/// One side's end of the connection.
+struct Out<W> {
+    to: W,
+    way: usize,
+    /// Messages that are delivered in one piece.
+    batch: Vec<u8>,
+    is_gone: bool,
+}
+
+impl<W: AsyncWrite + Unpin> Out<W> {
+    async fn flush(&mut self) -> Result<(), Reset> {
+        if !self.batch.is_empty() {
+            self.is_gone = self.is_gone || self.to.write_all(&self.batch).await.is_err();
+            self.batch.clear();
+        }
+        // A client that has left no longer reads, but its requests may still be under way: replies are dropped. A
+        // client of a server that is gone has nobody to talk to.
+        if self.is_gone && self.way == REQUESTS { Err(Reset) } else { Ok(()) }
+    }
 }

@@ -21,8 +21,7 @@ impl Client {
     }
 
     fn send(&mut self, command: &str) {
-        self.0.write_all(command.as_bytes()).unwrap();
-        self.0.write_all(b"\r\n").unwrap();
+        self.0.write_all(format!("{command}\r\n").as_bytes()).unwrap();
     }
 
     fn ask(&mut self, command: &str) -> String {

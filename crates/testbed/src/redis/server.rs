@@ -155,6 +155,20 @@ impl Server {
         self.process().cont();
     }
 
+    /// Keeps from these replicas what is written from now on: they are frozen, and their links cut, so that nothing
+    /// waits for them in a buffer. When the master is killed and they [go on](Self::cont), they never heard of it:
+    /// writes that were acknowledged are lost. If it lives, they catch up.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn hold_back_replication(&self, replicas: &[&Self]) {
+        for replica in replicas {
+            replica.stop();
+        }
+        self.ask::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]);
+    }
+
     /// Ends it if it runs, and starts it again, empty, on the same port with the same options.
     ///
     /// # Panics

@@ -1,29 +1,34 @@
 //! The bytes of a tick log in Redis: one string value, everything little-endian.
 //!
-//! What reads it besides this module is a Lua script, so: a header of fixed length that one `GETRANGE`
-//! fetches and that alone decides most checks; the ledger in a region of its own behind it; the ring last,
-//! where it can grow by doubling without moving anything else.
+//! What reads it besides this module is a Lua script, so: a header of fixed length that alone decides most
+//! checks; the ledger behind it; the ring last, where it can grow by doubling without moving anything else.
+//! A value of less than [`SHORT_MAX`] bytes is read at once and written whole. A longer one is changed in place.
 //!
 //! # Header
 //! | at | bytes | field | |
 //! |---|---|---|---|
 //! | [`FORMAT_AT`] = 0 | 1 | format | [`FORMAT`]; a newer one is never touched |
-//! | [`ROWS_AT`] = 1 | 1 | ledger rows in use | |
-//! | [`ROWS_CAPACITY_AT`] = 2 | 1 | rows that there is room for | 0, or a power of two up to [`ROWS_MAX`] |
-//! | 3 | 1 | zero | |
+//! | [`KIND_AT`] = 1 | 1 | kind | [`KIND`]; other algorithms store other kinds |
+//! | [`ROWS_AT`] = 2 | 1 | ledger rows in use | |
+//! | [`ROWS_CAPACITY_AT`] = 3 | 1 | rows that there is room for | up to [`ROWS_MAX`]; in a short value no more than are in use |
 //! | [`EPOCH_AT`] = 4 | 4 | epoch | receipts of another epoch give nothing back |
-//! | [`RESET_EPOCH_AT`] = 8 | 4 | epoch of the last reset | ledgers from before it are dropped, not restored |
-//! | [`RESOLUTION_AT`] = 12 | 4 | r in milliseconds | at least 1 |
-//! | [`LAST_TICK_AT`] = 16 | 8 | absolute last tick | its end is this many times r |
-//! | [`TOTAL_AT`] = 24 | 4 | permits in use | the sum of all counts |
-//! | [`COUNT_AT`] = 28 | 4 | permits of the last tick | |
-//! | [`TAIL_TICK_AT`] = 32 | 4 | tick of the oldest entry | tells whether anything expires without reading the ring |
-//! | [`CAPACITY_AT`] = 36 | 4 | entries that the ring has room for | 0, or a power of two from [`RING_MIN`] to [`RING_MAX`] |
-//! | [`TAIL_AT`] = 40 | 4 | where the oldest entry is | below the capacity |
-//! | [`HEAD_AT`] = 44 | 4 | where the next entry goes | counts on from the tail, so full and empty differ |
-//! | [`EXPIRY_AT`] = 48 | 8 | when the key expires, in ms | what its TTL was last set to |
-//! | [`LEASE_LONGEST_AT`] = 56 | 8 | longest lease in ms | 0: none |
-//! | [`LEASE_END_AT`] = 64 | 8 | end of the last lease, in ms | |
+//! | [`RESET_EPOCH_AT`] = 8 | 8 | last reset, in ms | 0: never. Ledgers from before it are dropped, not restored |
+//! | [`LEASE_END_AT`] = 16 | 8 | end of the last lease, in ms | 0: no lease |
+//! | [`R_AT`] = 24 | 4 | r in ms | at least 1 |
+//! | [`LONGEST_LEASE_AT`] = 28 | 4 | longest lease in ms | 0: no lease |
+//! | [`RING_CAPACITY_AT`] = 32 | 4 | entries that the ring has room for | 0, or a power of two from [`RING_MIN`] to [`RING_MAX`] |
+//! | [`TAIL_AT`] = 36 | 4 | place of the oldest entry | below the capacity |
+//! | [`HEAD_AT`] = 40 | 4 | place of the next entry | counts on from the tail, so full and empty differ |
+//! | [`TAIL_TICK_AT`] = 44 | 4 | tick of the oldest entry, else the last | tells whether anything expires without reading the ring |
+//! | [`LAST_TICK_AT`] = 48 | 8 | absolute last tick | its end is this many times r |
+//! | [`USED_AT`] = 56 | 4 | permits in use | the sum of all counts |
+//! | [`NEWEST_AT`] = 60 | 4 | permits of the last tick | |
+//!
+//! ## Why in this order
+//! The more often a field changes, the nearer it stands to the rows, which change with every charge. What any
+//! charge changes is at the end (from [`HOT_AT`] on), what a new tick changes before it (from [`RING_AT`] on),
+//! what hardly ever changes in front. So each of the three is one `SETRANGE`, from there to the end of the rows;
+//! a new tick writes its entry with another. When the key expires is not among the fields: its TTL says it.
 //!
 //! # Ledger and ring
 //! From [`HEADER_LEN`] on: the rows ([`ROW_LEN`] bytes each: identity 8, seq 8, count 4, tick 4), then the
@@ -33,7 +38,7 @@
 //!
 //! # Numbers stay below 2^53
 //! Lua's numbers are doubles. Every time is: [`Now`](crate::time::Now) ends at 2^53 *microseconds*, and what
-//! is added to it (a tick, a window, a lease) is below 2^36 ms. A caller's expiry or sequence number beyond
+//! is added to it (a tick, a window, a lease) is below 2^36 ms. A caller's reset epoch or sequence number beyond
 //! is written as [`NUMBER_MAX`]. [`decode`] refuses larger ones, so nothing that is read has to be rounded.
 //! Only a row's identity uses all its bits: to the script it is eight opaque bytes.
 
@@ -41,6 +46,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use super::image::Image;
 use super::{Entry, Ring, TickLog, low_32};
 use crate::lease::{LEASE_MAX, LeaseSpan};
 use crate::ledger::{ROWS_MAX, Row};
@@ -49,71 +55,68 @@ use crate::time::Millis;
 
 /// The format that this release reads and writes. It is the first; 0 is none.
 pub const FORMAT: u8 = 1;
+/// The last format that there will ever be. What begins with a larger byte is someone else's value: text, mostly.
+pub const FORMAT_MAX: u8 = 15;
+/// The kind of value that a tick log is.
+pub const KIND: u8 = 0;
+/// The last of the other kinds: 1 is a fixed window, 2 a bucket.
+const KIND_MAX: u8 = 2;
 
 /// Offset of the format.
 pub const FORMAT_AT: usize = 0;
+/// Offset of the kind.
+pub const KIND_AT: usize = 1;
 /// Offset of the number of ledger rows.
-pub const ROWS_AT: usize = 1;
+pub const ROWS_AT: usize = 2;
 /// Offset of the number of rows that there is room for.
-pub const ROWS_CAPACITY_AT: usize = 2;
-/// Offset of a byte that is zero.
-const ZERO_AT: usize = 3;
+pub const ROWS_CAPACITY_AT: usize = 3;
 /// Offset of the epoch.
 pub const EPOCH_AT: usize = 4;
-/// Offset of the epoch of the last reset.
+/// Offset of the time of the last reset.
 pub const RESET_EPOCH_AT: usize = 8;
-/// Offset of r.
-pub const RESOLUTION_AT: usize = 12;
-/// Offset of the absolute last tick.
-pub const LAST_TICK_AT: usize = 16;
-/// Offset of the permits in use.
-pub const TOTAL_AT: usize = 24;
-/// Offset of the permits of the last tick.
-pub const COUNT_AT: usize = 28;
-/// Offset of the tick of the oldest entry; of the last tick if the ring is empty.
-pub const TAIL_TICK_AT: usize = 32;
-/// Offset of the ring's capacity.
-pub const CAPACITY_AT: usize = 36;
-/// Offset of the place of the oldest entry.
-pub const TAIL_AT: usize = 40;
-/// Offset of the place of the next entry.
-pub const HEAD_AT: usize = 44;
-/// Offset of the expiry.
-pub const EXPIRY_AT: usize = 48;
-/// Offset of the longest lease.
-pub const LEASE_LONGEST_AT: usize = 56;
 /// Offset of the end of the last lease.
-pub const LEASE_END_AT: usize = 64;
+pub const LEASE_END_AT: usize = 16;
+/// Offset of r.
+pub const R_AT: usize = 24;
+/// Offset of the longest lease.
+pub const LONGEST_LEASE_AT: usize = 28;
+/// Where the part begins that a new tick changes.
+pub const RING_AT: usize = RING_CAPACITY_AT;
+/// Offset of the ring's capacity.
+pub const RING_CAPACITY_AT: usize = 32;
+/// Offset of the place of the oldest entry.
+pub const TAIL_AT: usize = 36;
+/// Offset of the place of the next entry.
+pub const HEAD_AT: usize = 40;
+/// Offset of the tick of the oldest entry; of the last tick if the ring is empty.
+pub const TAIL_TICK_AT: usize = 44;
+/// Where the part begins that every charge changes.
+pub const HOT_AT: usize = LAST_TICK_AT;
+/// Offset of the absolute last tick.
+pub const LAST_TICK_AT: usize = 48;
+/// Offset of the permits in use.
+pub const USED_AT: usize = 56;
+/// Offset of the permits of the last tick.
+pub const NEWEST_AT: usize = 60;
 
 /// Bytes of the header; the ledger begins here.
-pub const HEADER_LEN: usize = 72;
+pub const HEADER_LEN: usize = 64;
 /// Bytes of a ledger row.
 pub const ROW_LEN: usize = 24;
 /// Bytes of an entry of the ring.
 pub const ENTRY_LEN: usize = 8;
 
+/// Values of fewer bytes are read at once: each byte costs a script about 1 ns, a second read a microsecond.
+pub const SHORT_MAX: usize = 400;
 /// The smallest ring: below it, doubling would rewrite the value for every few ticks.
 pub const RING_MIN: u32 = 8;
 /// The largest ring: as many entries as the finest `resolution` may ask for.
 pub const RING_MAX: u32 = RESOLUTION_ENTRIES_MAX;
-/// The fewest rows that room is made for at once, because each time the whole ring has to move.
+/// The fewest rows that a long value makes room for at once, because each time the whole ring has to move.
 const ROWS_MIN: usize = 4;
 
 /// The largest number that is written: the largest below which a double holds every integer.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
-
-/// Everything that one key holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// The counters.
-    pub log: TickLog,
-    /// The epoch at the last reset: at most the log's own, which also changes when ticks move.
-    pub reset_epoch: u32,
-    /// What is remembered of each instance's last call.
-    pub ledger: Vec<Row>,
-    /// When the key expires, in milliseconds on the store's clock.
-    pub expires_at_ms: u64,
-}
 
 /// Why bytes are not a tick log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +126,11 @@ pub enum DecodeError {
     NewerFormat {
         /// The format found.
         format: u8,
+    },
+    /// A counter of another algorithm: a fixed window (1) or a bucket (2).
+    OtherKind {
+        /// The kind found.
+        kind: u8,
     },
     /// The value ends too early or too late.
     Length {
@@ -146,6 +154,9 @@ impl fmt::Display for DecodeError {
             Self::NewerFormat { format } => {
                 write!(f, "the value has format {format}, and this release reads up to {FORMAT}: upgrade it")
             }
+            Self::OtherKind { kind } => {
+                write!(f, "the value is a counter of another algorithm, of kind {kind}")
+            }
             Self::Length { expected, found } => {
                 write!(f, "the value has {found} bytes where {expected} belong")
             }
@@ -161,18 +172,20 @@ pub fn encode(image: &Image) -> Vec<u8> {
     let log = &image.log;
     // A caller's ledger is held to the cap that the script holds it to: the oldest rows make way.
     let rows = &image.ledger[image.ledger.len().saturating_sub(ROWS_MAX)..];
-    let rows_capacity = room(rows.len(), ROWS_MIN);
-    let capacity = room(log.older.len(), RING_MIN as usize);
+    let short = HEADER_LEN + rows.len() * ROW_LEN + log.older.len() * ENTRY_LEN < SHORT_MAX;
+    let rows_capacity = if short { rows.len() } else { room(rows.len(), ROWS_MIN) };
+    let ring_capacity = room(log.older.len(), RING_MIN as usize);
     let lease = log.lease_span();
     let tail_tick = log.older.front().map_or(low_32(log.last_tick), |entry| entry.tick);
 
     let mut bytes = Vec::with_capacity(HEADER_LEN + rows_capacity * ROW_LEN + log.older.len() * ENTRY_LEN);
-    bytes.extend([FORMAT, byte(rows.len()), byte(rows_capacity), 0]);
-    push_u32s(&mut bytes, &[log.epoch, image.reset_epoch, log.r_ms]);
+    bytes.extend([FORMAT, KIND, byte(rows.len()), byte(rows_capacity)]);
+    push_u32s(&mut bytes, &[log.epoch]);
+    push_u64s(&mut bytes, &[image.reset_epoch, lease.end_ms]);
+    push_u32s(&mut bytes, &[log.r_ms, u32::try_from(lease.longest.0).unwrap_or(u32::MAX)]);
+    push_u32s(&mut bytes, &[word(ring_capacity), 0, word(log.older.len()), tail_tick]);
     push_u64s(&mut bytes, &[log.last_tick]);
-    push_u32s(&mut bytes, &[log.used, log.newest, tail_tick]);
-    push_u32s(&mut bytes, &[word(capacity), 0, word(log.older.len())]);
-    push_u64s(&mut bytes, &[image.expires_at_ms, lease.longest.0, lease.end_ms]);
+    push_u32s(&mut bytes, &[log.used, log.newest]);
     for row in rows {
         bytes.extend(row.identity.to_le_bytes());
         push_u64s(&mut bytes, &[row.seq]);
@@ -213,22 +226,21 @@ fn push_u64s(bytes: &mut Vec<u8>, values: &[u64]) {
 pub fn decode(bytes: &[u8]) -> Result<Image, DecodeError> {
     let value = Value(bytes);
     let format = value.u8(FORMAT_AT)?;
-    if format > FORMAT {
+    if (FORMAT + 1..=FORMAT_MAX).contains(&format) {
         return Err(DecodeError::NewerFormat { format });
     }
     expect(format == FORMAT, FORMAT_AT, "there is no such format")?;
+    let kind = value.u8(KIND_AT)?;
+    expect(kind <= KIND_MAX, KIND_AT, "there is no such kind")?;
+    if kind != KIND {
+        return Err(DecodeError::OtherKind { kind });
+    }
     value.holds(HEADER_LEN)?;
-    expect(value.u8(ZERO_AT)? == 0, ZERO_AT, "must be zero")?;
 
     let mut log = value.header()?;
-    let ledger = value.ledger(log.last_tick)?;
+    let ledger = value.ledger()?;
     log.older = value.ring(&log)?;
-    Ok(Image {
-        log,
-        reset_epoch: value.u32(RESET_EPOCH_AT)?,
-        ledger,
-        expires_at_ms: value.number(EXPIRY_AT)?,
-    })
+    Ok(Image { log, reset_epoch: value.number(RESET_EPOCH_AT)?, ledger })
 }
 
 fn expect(holds: bool, at: usize, fault: &'static str) -> Result<(), DecodeError> {
@@ -241,8 +253,8 @@ struct Value<'a>(&'a [u8]);
 impl Value<'_> {
     /// The log, but for its ring.
     fn header(&self) -> Result<TickLog, DecodeError> {
-        let r_ms = self.u32(RESOLUTION_AT)?;
-        expect(r_ms > 0, RESOLUTION_AT, "a tick of no length")?;
+        let r_ms = self.u32(R_AT)?;
+        expect(r_ms > 0, R_AT, "a tick of no length")?;
         let last_tick = self.number(LAST_TICK_AT)?;
         let last_ms = last_tick.checked_mul(u64::from(r_ms));
         expect(
@@ -250,10 +262,12 @@ impl Value<'_> {
             LAST_TICK_AT,
             "the last tick lies beyond 2^53 ms",
         )?;
-        let (used, newest) = (self.u32(TOTAL_AT)?, self.u32(COUNT_AT)?);
-        let lease =
-            LeaseSpan { longest: Millis(self.number(LEASE_LONGEST_AT)?), end_ms: self.number(LEASE_END_AT)? };
-        expect(lease.longest <= LEASE_MAX, LEASE_LONGEST_AT, "a lease longer than any window")?;
+        let (used, newest) = (self.u32(USED_AT)?, self.u32(NEWEST_AT)?);
+        let lease = LeaseSpan {
+            longest: Millis(u64::from(self.u32(LONGEST_LEASE_AT)?)),
+            end_ms: self.number(LEASE_END_AT)?,
+        };
+        expect(lease.longest <= LEASE_MAX, LONGEST_LEASE_AT, "a lease longer than any policy's")?;
         expect(lease.end_ms == 0 || lease.longest > Millis::ZERO, LEASE_END_AT, "the end of no lease")?;
         Ok(TickLog {
             older: Ring::new(),
@@ -266,15 +280,14 @@ impl Value<'_> {
         })
     }
 
-    fn ledger(&self, last_tick: u64) -> Result<Vec<Row>, DecodeError> {
+    /// The rows. Their ticks may be any: a row that outlives the window stays, until its place is needed.
+    fn ledger(&self) -> Result<Vec<Row>, DecodeError> {
         let (rows, capacity) = (self.len(ROWS_AT)?, self.len(ROWS_CAPACITY_AT)?);
-        expect(
-            capacity == 0 || capacity.is_power_of_two() && capacity <= ROWS_MAX,
-            ROWS_CAPACITY_AT,
-            "no capacity of a ledger",
-        )?;
+        expect(capacity <= ROWS_MAX, ROWS_CAPACITY_AT, "room for more rows than there may be")?;
         expect(rows <= capacity, ROWS_AT, "more rows than there is room for")?;
         self.holds(HEADER_LEN + capacity * ROW_LEN)?;
+        let exact = self.0.len() >= SHORT_MAX || rows == capacity;
+        expect(exact, ROWS_CAPACITY_AT, "a short value with room for more rows than it has")?;
         let mut ledger: Vec<Row> = Vec::with_capacity(rows);
         for at in (HEADER_LEN..).step_by(ROW_LEN).take(rows) {
             let row = Row {
@@ -285,18 +298,16 @@ impl Value<'_> {
             };
             let known = ledger.iter().any(|other| other.identity == row.identity);
             expect(!known, at, "a second row of one identity")?;
-            let age = low_32(last_tick).wrapping_sub(row.tick);
-            expect(age <= u32::MAX / 2, at + 20, "a tick later than the last")?;
             ledger.push(row);
         }
         Ok(ledger)
     }
 
     fn ring(&self, log: &TickLog) -> Result<Ring, DecodeError> {
-        let (capacity, tail, head) = (self.u32(CAPACITY_AT)?, self.u32(TAIL_AT)?, self.u32(HEAD_AT)?);
+        let (capacity, tail, head) = (self.u32(RING_CAPACITY_AT)?, self.u32(TAIL_AT)?, self.u32(HEAD_AT)?);
         expect(
             capacity == 0 || capacity.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&capacity),
-            CAPACITY_AT,
+            RING_CAPACITY_AT,
             "no capacity of a ring",
         )?;
         expect(tail < capacity || tail == 0, TAIL_AT, "the tail lies beyond the ring")?;
@@ -322,7 +333,7 @@ impl Value<'_> {
             total += u64::from(entry.count);
             ring.push_back(entry);
         }
-        expect(total == u64::from(log.used), TOTAL_AT, "the counts come to another total")?;
+        expect(total == u64::from(log.used), USED_AT, "the counts come to another total")?;
         let tail_tick = ring.front().map_or(low_32(log.last_tick), |entry: &Entry| entry.tick);
         expect(tail_tick == self.u32(TAIL_TICK_AT)?, TAIL_TICK_AT, "not the tick of the oldest entry")?;
         Ok(ring)

@@ -178,3 +178,23 @@ fn an_empty_log_frees_a_large_ring_and_keeps_a_small_one() {
     assert_eq!(emptied(900), 0);
     assert!(emptied(10) > 0);
 }
+
+/// An emptied entry at the front would hide when the next permit leaves, for whoever reads only the front.
+#[test]
+fn the_oldest_entry_always_holds_permits() {
+    let limit = sliding(10, 1_000);
+    let mut log = charged(&limit, [1_000_000, 1_000_100, 1_000_200, 1_000_300]);
+    let oldest = |log: &TickLog| log.older.front().map(|entry| log.entry_end_ms(*entry));
+    // From the middle: it stays, since everything before it is still there.
+    assert_eq!(log.refund(1_000_100, 1), 1);
+    assert_eq!((oldest(&log), log.older.len()), (Some(1_000_000), 3));
+    // From the front: both go.
+    assert_eq!(log.refund(1_000_000, 1), 1);
+    assert_eq!((oldest(&log), log.older.len()), (Some(1_000_200), 1));
+
+    // The same when the front slides out.
+    let mut log = charged(&limit, [1_000_000, 1_000_100, 1_000_200, 1_000_300]);
+    assert_eq!(log.refund(1_000_100, 1), 1);
+    log.settle(Now::from_millis(1_001_000), &limit);
+    assert_eq!((oldest(&log), log.used()), (Some(1_000_200), 2));
+}

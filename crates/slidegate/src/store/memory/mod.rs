@@ -266,7 +266,7 @@ impl<C: Clock> MemoryStore<C> {
             if actual < entry.cost {
                 given_back = shard.refund(&entry, now, entry.cost - actual).max(given_back);
             } else if actual > entry.cost && shard.charge(&entry, now, actual - entry.cost) {
-                charged = actual - entry.cost;
+                charged = (actual - entry.cost).max(charged);
             }
         }
         Settled::Done { given_back, charged }

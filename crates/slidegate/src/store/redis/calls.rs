@@ -80,6 +80,11 @@ impl Calls {
         }
     }
 
+    /// The time that is decided by, if it is not the server's.
+    fn now_ms(&self) -> Option<u64> {
+        self.clock.as_ref().map(|clock| clock.now().floor_ms())
+    }
+
     /// Runs a script and returns the bytes of its reply.
     async fn run(
         &self,
@@ -145,12 +150,7 @@ impl Calls {
         let id = check.reserve.filter(|_| !self.link.is_cluster())?;
         let counters = check.charges.iter();
         let begin = records::begin(counters.map(|charge| (charge.key.name(), &charge.limit, charge.cost)));
-        Some(Memory { key: self.names.reservation(id), ttl: self.remembered_for(check), begin })
-    }
-
-    fn remembered_for(&self, check: &OwnedCheck) -> Millis {
-        let windows = check.charges.iter().map(|charge| time_in_use(&charge.limit));
-        Millis(windows.max().unwrap_or_default() + self.linger.get())
+        Some(Memory { key: self.names.reservation(id), begin })
     }
 
     /// Whether sending a call again can't grant twice: the ledger recognises what was executed.
@@ -265,12 +265,11 @@ impl Batch for Calls {
     }
 
     async fn remember(&self, id: ReservationId, taken: &[Taken]) -> Result<(), StoreError> {
-        let taken: Vec<_> = taken.iter().map(|taken| (taken.clone(), taken.receipt.units)).collect();
-        let windows = taken.iter().map(|(taken, _)| time_in_use(&taken.limit));
-        let ttl = windows.max().unwrap_or_default() + self.linger.get();
+        let ttl = taken.iter().map(|taken| time_in_use(&taken.limit)).max().unwrap_or_default();
+        let ends_ms = self.now_ms().map_or(u64::MAX, |now_ms| now_ms + ttl);
         let key = self.names.reservation(id);
         let mut set = Cmd::new();
-        set.arg("SET").arg(&*key).arg(records::whole(&taken)).arg("PX").arg(ttl);
+        set.arg("SET").arg(&*key).arg(records::whole(taken, ends_ms)).arg("PX").arg(ttl + self.linger.get());
         self.link.command(self.lane(&key), &set, self.deadline()).await.map(drop)
     }
 
@@ -282,8 +281,12 @@ impl Batch for Calls {
         else {
             return Ok(Settled::Unknown);
         };
-        let reserved = records::read(&bytes).ok_or(StoreError::Unavailable { fault: Fault::ForeignKey })?;
-        let parts = reserved.into_iter().map(|Reserved { key, limit, cost, receipt }| Settle {
+        let record = records::read(&bytes).ok_or(StoreError::Unavailable { fault: Fault::ForeignKey })?;
+        // The server's clock ends records by itself; another one is asked here.
+        if record.reserved.is_empty() || self.now_ms().is_some_and(|now_ms| record.ends_ms <= now_ms) {
+            return Ok(Settled::Unknown);
+        }
+        let parts = record.reserved.into_iter().map(|Reserved { key, limit, cost, receipt }| Settle {
             key,
             limit,
             receipt,

@@ -6,6 +6,7 @@
 //! | version 1, number of counters | 1, 1 |
 //! | for each counter: length of its name, name, limit as in a call, cost | 2, n, 21, 4 |
 //! | for each counter, its receipt: epoch, ms, units | 4, 8, 4 |
+//! | when it ends, in ms on the store's clock | 8 |
 
 use std::sync::Arc;
 
@@ -28,7 +29,15 @@ pub(super) struct Reserved {
     pub(super) receipt: Receipt,
 }
 
-/// A record but for its receipts, which the script appends.
+/// A reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) reserved: Vec<Reserved>,
+    /// When nothing of it can be given back any more, in ms on the store's clock.
+    pub(super) ends_ms: u64,
+}
+
+/// A record but for its receipts and end, which the script appends.
 pub(super) fn begin<'a>(counters: impl ExactSizeIterator<Item = (&'a [u8], &'a Limit, Cost)>) -> Vec<u8> {
     let count = u8::try_from(counters.len()).unwrap_or(u8::MAX);
     let mut bytes = vec![VERSION, count];
@@ -41,19 +50,24 @@ pub(super) fn begin<'a>(counters: impl ExactSizeIterator<Item = (&'a [u8], &'a L
     bytes
 }
 
-/// A whole record, of what was taken in several lanes at one cost each.
-pub(super) fn whole(taken: &[(Taken, Cost)]) -> Vec<u8> {
-    let mut bytes = begin(taken.iter().map(|(taken, cost)| (taken.key.name(), &taken.limit, *cost)));
-    for (Taken { receipt, .. }, _) in taken {
+/// A whole record, of what was taken in several lanes.
+pub(super) fn whole(taken: &[Taken], ends_ms: u64) -> Vec<u8> {
+    fn counter(taken: &Taken) -> (&[u8], &Limit, Cost) {
+        let Taken { key, limit, receipt } = taken;
+        (key.name(), limit, receipt.units)
+    }
+    let mut bytes = begin(taken.iter().map(counter));
+    for Taken { receipt, .. } in taken {
         bytes.extend(receipt.epoch.to_le_bytes());
         bytes.extend(receipt.at_ms.to_le_bytes());
         bytes.extend(receipt.units.to_le_bytes());
     }
+    bytes.extend(ends_ms.to_le_bytes());
     bytes
 }
 
 /// Reads a record; `None` if these are not the bytes of one.
-pub(super) fn read(bytes: &[u8]) -> Option<Vec<Reserved>> {
+pub(super) fn read(bytes: &[u8]) -> Option<Record> {
     let mut rest = bytes;
     let [version, count] = take(&mut rest)?;
     if version != VERSION {
@@ -75,7 +89,10 @@ pub(super) fn read(bytes: &[u8]) -> Option<Vec<Reserved>> {
         receipt.at_ms = u64::from_le_bytes(take(&mut rest)?);
         receipt.units = u32::from_le_bytes(take(&mut rest)?);
     }
-    rest.is_empty().then_some(reserved)
+    // A counter that only watched and had no room took nothing: there is nothing to settle.
+    reserved.retain(|reserved| reserved.receipt.units > 0 || reserved.cost == 0);
+    let ends_ms = u64::from_le_bytes(take(&mut rest)?);
+    rest.is_empty().then_some(Record { reserved, ends_ms })
 }
 
 fn read_limit(bytes: [u8; 21]) -> Option<Limit> {

@@ -21,6 +21,8 @@ const STORE_US: u64 = 1_767_225_600_000_137;
 enum Step {
     /// Time passes.
     Wait { us: u64 },
+    /// Time passes until shortly before the last denial ends, as it was told.
+    WaitAsTold { less_us: u64 },
     /// A check through this instance, that takes so long to the store and back.
     Check { costs: [u32; 3], to_us: u64, back_us: u64, alone: bool },
     /// A check through another instance.
@@ -33,10 +35,12 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let us = || prop_oneof![0..3_000_u64, 0..80_000_u64];
+    let latency = || prop_oneof![2 => Just(0), 1 => 0..1_500_u64, 1 => us()];
     let costs = || [1..5_u32, 1..5_u32, 1..5_u32];
     let step = prop_oneof![
         3 => prop_oneof![us(), 0..1_500_000_u64].prop_map(|us| Step::Wait { us }),
-        8 => (costs(), us(), us(), any::<bool>())
+        3 => (0..1_500_u64).prop_map(|less_us| Step::WaitAsTold { less_us }),
+        8 => (costs(), latency(), latency(), any::<bool>())
             .prop_map(|(costs, to_us, back_us, alone)| Step::Check { costs, to_us, back_us, alone }),
         2 => costs().prop_map(|costs| Step::Elsewhere { costs }),
         1 => (0..3_usize).prop_map(|counter| Step::ResetElsewhere { counter }),
@@ -68,6 +72,8 @@ struct World {
     key: Key,
     states: Vec<State>,
     now_us: u64,
+    /// When the last denial ends, as it was told.
+    told_us: u64,
     /// When a counter was last emptied without this instance hearing of it.
     given_back_us: Option<u64>,
     /// When permits were last taken: by others, by checks of one policy here, by checks of both.
@@ -85,6 +91,7 @@ impl World {
             key: Key::from_parts([("user", &b"1001"[..])]),
             states: limits.iter().map(|limit| State::new(limit, 0)).collect(),
             now_us: 1,
+            told_us: 0,
             given_back_us: None,
             taken_us: [None; 3],
             hits: 0,
@@ -119,12 +126,15 @@ impl World {
             .collect();
         let granted = decide(Now::from_micros(STORE_US + at_us), 1, &mut asked);
         let outcomes = asked.iter().map(|charge| charge.outcome).collect();
-        Answer { granted, outcomes, mode: Mode::Normal }
+        Answer { granted, outcomes, mode: Mode::Normal, certainty: Certainty::Exact }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         match *step {
             Step::Wait { us } => self.now_us += us,
+            Step::WaitAsTold { less_us } => {
+                self.now_us = self.now_us.max(self.told_us.saturating_sub(less_us));
+            }
             Step::Check { costs, to_us, back_us, alone } => self.check(costs, to_us, back_us, alone)?,
             Step::Elsewhere { costs } => {
                 let mut states = self.states.clone();
@@ -160,6 +170,7 @@ impl World {
         let others = match self.memory.find(&question) {
             Found::Denied(outcomes) => {
                 self.verify(&charges, &outcomes)?;
+                self.told_us = self.now_us + longest(&outcomes);
                 self.hits += 1;
                 return Ok(());
             }
@@ -170,7 +181,9 @@ impl World {
         let mut states = self.states.clone();
         let answer = self.decide(decided_us, &mut states, &charges);
         self.memory.learn(&question, others, &answer, answered_us);
-        if answer.granted > 0 {
+        if answer.granted == 0 {
+            self.told_us = answered_us + longest(&answer.outcomes);
+        } else {
             self.taken_us[if alone { 1 } else { 2 }] = Some(decided_us);
         }
         self.states = states;
@@ -210,9 +223,12 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+/// The longest of the waits, in microseconds.
+fn longest(outcomes: &[Outcome]) -> u64 {
+    outcomes.iter().filter_map(|outcome| outcome.retry_after).max().unwrap_or_default().get() * 1000
+}
 
+proptest! {
     // Denied from the cache is denied by the store, unless permits were given back elsewhere less than the
     // bound ago; and who waits as told passes, if nobody took anything.
     #[test]

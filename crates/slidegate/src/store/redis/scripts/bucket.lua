@@ -23,7 +23,7 @@ local function bucket()
 
   function ops.settle(state, limit)
     if must_shift(state.drained, now_ceil, limit.window) then
-      state.epoch, state.drained = (state.epoch + 1) % U32, now_ceil
+      state.epoch, state.drained, state.changed = (state.epoch + 1) % U32, now_ceil, true
     end
     if state.window ~= limit.window then
       state.remainder = muldiv(state.remainder, limit.window, 0, state.window)
@@ -37,9 +37,11 @@ local function bucket()
       state.used, state.remainder = state.used - permits, rest
     end
     if state.used == 0 and state.drained > now_floor then
-      state.epoch, state.drained = (state.epoch + 1) % U32, 0
+      state.epoch, state.drained, state.changed = (state.epoch + 1) % U32, 0, not state.new
     end
-    state.drained = max(state.drained, now_floor)
+    if state.drained < now_floor then
+      state.drained, state.changed = now_floor, not state.new or state.changed
+    end
   end
 
   -- What of `permits` of the backlog has not drained yet, as a pair.
@@ -88,6 +90,8 @@ local function bucket()
   function ops.delay(state, limit)
     return limit.algorithm == 4 and waits(state, limit) or 0
   end
+
+  ops.follow = ops.settle
 
   function ops.charge(state, limit, units)
     if runs_dry_within_a_millisecond(state, limit) then state.drained = max(state.drained, now_ceil) end
@@ -160,12 +164,14 @@ local function bucket()
     return drained_after(state, limit, min(max(state.used - limit.capacity, 0) + 1, U32 - 1))
   end
 
+  function ops.needed(state, limit)
+    if state.used == 0 then return 0 end
+    local drains = limit.permits == 0 and WINDOW_MAX or time_to_drain(state, limit, state.used)
+    return min(max(state.drained + drains - now_floor, 0), U48)
+  end
+
   function ops.save(state, limit)
-    local needed = 0
-    if state.used > 0 then
-      local drains = limit.permits == 0 and WINDOW_MAX or time_to_drain(state, limit, state.used)
-      needed = min(max(state.drained + drains - now_floor, 0), U48)
-    end
+    local needed = ops.needed(state, limit)
     if not state.changed then return heal(state, limit, needed) end
     set(state, limit, pack('<BBI2I4I8I8I8I4', FORMAT, BUCKET, 0, state.epoch, state.drained, state.remainder,
       state.window, state.used), needed)

@@ -65,13 +65,13 @@ local function conclude(charge, times, granted, lease, probe)
   local delay = taken > 0 and ops.delay(state, limit) or 0
   local at_ms, units = 0, 0
   if not probe then
-    at_ms, units = take(state, limit, min(taken * cost, U32 - 1))
+    at_ms, units = take(state, limit.kind, limit, min(taken * cost, U32 - 1))
     if units > 0 and state.granted then state.granted = state.granted + units end
     if units > 0 and lease > 0 and limit.kind == TICK_LOG then ops.extend_lease(state, at_ms, lease) end
   end
   charge.receipt = pack('<I4I8I4', state.epoch, at_ms, units)
   if refuses and charge.count_denied and not probe and not never(charge.group) then
-    take(state, limit, min((times - taken) * cost, U32 - 1))
+    take(state, limit.kind, limit, min((times - taken) * cost, U32 - 1))
   end
   local refused = refuses and charge.room == room
   local flags, retry = refused and 1 or 0, 0
@@ -101,7 +101,7 @@ end
 
 local memories, told = {}, { '' }
 while done < parts do
-  local kind, flags, status, stored, times, lease = string.byte(blob, at), 0, DECIDED, 0, 0, 0
+  local kind, flags, status, stored, times, lease = string.byte(blob, at), RECEIPTS, DECIDED, 0, 0, 0
   if kind <= NO_LEDGER then
     local limit, cost, ack, reset_epoch
     kind, limit, times, cost, ack, reset_epoch, at = unpack('<BBI4I4I8I8', blob, at)
@@ -127,12 +127,18 @@ while done < parts do
     told[#told + 1] = pack('<BBI4I8', 2, status, 0, stored or 0)
   end
   if flags >= REMEMBER then
-    local key, ttl, length
-    key, ttl, length, at = unpack('<I2I6I2', blob, at)
+    local key, length
+    key, length, at = unpack('<I2I2', blob, at)
     if granted > 0 then
-      local memory = { sub(blob, at, at + length - 1) }
-      for i = 1, n do memory[#memory + 1] = charges[i].receipt end
-      memories[#memories + 1] = { KEYS[key], concat(memory), text(ttl) }
+      local memory, ttl, lingers = { sub(blob, at, at + length - 1) }, 1, 0
+      for i = 1, n do
+        local charge = charges[i]
+        memory[#memory + 1] = charge.receipt
+        ttl = max(ttl, charge.limit.window, charge.ops.needed(charge.state, charge.limit))
+        lingers = max(lingers, charge.limit.lingers)
+      end
+      memory[#memory + 1] = pack('<I8', now_floor + ttl)
+      memories[#memories + 1] = { KEYS[key], concat(memory), text(ttl + lingers) }
     end
     at = at + length
   end

@@ -26,12 +26,14 @@ local function fixed_window()
 
   function ops.settle(state, limit)
     if must_shift(state.charged, now_floor, limit.window) then
-      state.epoch, state.charged = (state.epoch + 1) % U32, now_floor
+      state.epoch, state.charged, state.changed = (state.epoch + 1) % U32, now_floor, true
     end
     if state.used > 0 and state.charged < window_start(time(state), limit) then
-      state.epoch, state.used, state.charged = (state.epoch + 1) % U32, 0, time(state)
+      state.epoch, state.used, state.charged, state.changed = (state.epoch + 1) % U32, 0, time(state), true
     end
   end
+
+  ops.follow = ops.settle
 
   function ops.charge(state, _, units)
     state.charged, state.used, state.changed = time(state), state.used + units, true
@@ -54,8 +56,13 @@ local function fixed_window()
 
   ops.reset_after = ends_after
 
+  function ops.needed(state, limit)
+    if state.used == 0 then return 0 end
+    return max(window_start(state.charged, limit) + limit.window - now_floor, 0)
+  end
+
   function ops.save(state, limit)
-    local needed = state.used > 0 and max(window_start(state.charged, limit) + limit.window - now_floor, 0) or 0
+    local needed = ops.needed(state, limit)
     if not state.changed then return heal(state, limit, needed) end
     set(state, limit, pack('<BBI2I4I8I4', FORMAT, FIXED_WINDOW, 0, state.epoch, state.charged, state.used), needed)
   end

@@ -33,7 +33,7 @@ while done < parts do
   end
 
   -- Expire.
-  local unusual = false
+  local unusual, tail_was = false, tail
   if last * r + window <= now_floor then
     if long then break end
     used, newest, tail = 0, 0, head
@@ -50,8 +50,9 @@ while done < parts do
         unusual = true
         break
       end
-      tail_tick = unpack('<I4', entries, at + 8)
-    until (last - (last - tail_tick) % 4294967296) * r + window > now_floor
+      local count
+      tail_tick, count = unpack('<I4I4', entries, at + 8)
+    until count > 0 and (last - (last - tail_tick) % 4294967296) * r + window > now_floor
   end
 
   -- Decide. What is told of the next permit to leave needs no look at the ring, since the oldest entry
@@ -81,7 +82,7 @@ while done < parts do
       call('SET', key, sub(raw, 1, 32)
         .. pack('<I4I4I4I4I8I4I4', capacity, 0, head - tail, tail_tick % 4294967296, last, used, newest)
         .. own .. rest .. pushed, 'PX', ARGV[limit + 2])
-    elseif turned then
+    elseif turned or tail ~= tail_was then
       if pushed ~= '' then call('SETRANGE', key, ring_at + (head - 1) % capacity * 8, pushed) end
       if tail >= capacity then tail, head = tail - capacity, head - capacity end
       call('SETRANGE', key, '32',
@@ -91,6 +92,7 @@ while done < parts do
       call('SETRANGE', key, '48', pack('<I8I4I4', last, used, newest) .. own)
     end
   else
+    if tail > tail_was then break end
     local ttl, needed = call('PTTL', key), last * r + window - now_floor
     if ttl < needed or ttl - ARGV[limit + 2] > needed - window then break end
   end

@@ -2,10 +2,12 @@
 --
 --   load(key, raw)             the state in a value that `kind_of` has recognised, or an empty one; nil if corrupt
 --   settle(state, limit)       up to now
+--   follow(state, limit)       as far as nothing is lost that a longer window still counts
 --   room(state, limit, cost)   how many times a cost of at least 1 fits
 --   charge(state, limit, units)            returns when, in ms
 --   refund(state, limit, receipt, units)   returns how many were given back
 --   retry_after(state, limit, cost), reset_after(state, limit), delay(state, limit)
+--   needed(state, limit)       for how many ms it still says something
 --   save(state, limit)         writes what has changed, and puts the TTL right
 --
 -- A state has at least: key, new (not in the store yet), used, epoch, changed.

@@ -1,27 +1,40 @@
 -- Settles what was charged: gives units of known admissions back, or charges more, even past the limit. Whoever
 -- calls has taken the reservation's record before, or otherwise made sure that no receipt is used twice.
 --
--- Each part: key, limit, units to give back, units to charge, receipt. Replies with what was given back and
--- charged, for each.
+-- The limits are those that were charged under. The counters may be under others by now, with longer windows: so
+-- nothing that only the old ones would drop is dropped.
+--
+-- Each part: limit, units to give back, units to charge, receipt. Replies with what was given back and charged.
 
-local told, states = { '' }, {}
+local states = {}
+
+local function state_of(name, limit)
+  local kind, fault, raw = read(name)
+  if fault then return nil end
+  local state = ops_of(kind or limit.kind).load(name, raw)
+  if not state then return nil end
+  state.keep, state.limit = true, limit
+  if state.kind == SORTED_LOG then ops_of(SORTED_LOG).settle(state, limit) end
+  ops_of(state.kind).follow(state, limit)
+  return state
+end
+
+local told = { '' }
 for part = 1, parts do
-  local limit, give, take_more, receipt = nil, nil, nil, {}
-  limit, give, take_more, receipt.epoch, receipt.at, receipt.units, at = unpack('<BI4I4I4I8I4', blob, at)
+  local receipt = {}
+  local limit, give, more
+  limit, give, more, receipt.epoch, receipt.at, receipt.units, at = unpack('<BI4I4I4I8I4', blob, at)
   limit = limit_at(limit)
   local name = KEYS[part]
-  local state = states[name] or open_state(name, limit)
+  local state = states[name] or state_of(name, limit)
   local given, charged = 0, 0
   if state then
-    states[name], state.limit = state, limit
-    if give > 0 and not state.new and state.kind == limit.kind and receipt.epoch == state.epoch
-      or give > 0 and state.kind == SORTED_LOG then
-      given = ops_of(limit.kind).refund(state, limit, receipt, min(give, receipt.units))
+    states[name] = state
+    if give > 0 and state.kind == limit.kind and (receipt.epoch == state.epoch or state.kind == SORTED_LOG) then
+      given = ops_of(state.kind).refund(state, limit, receipt, min(give, receipt.units))
     end
-    if take_more > 0 then
-      local _
-      _, charged = take(state, limit, take_more)
-    end
+    local _
+    _, charged = take(state, state.kind, limit, more)
   end
   told[#told + 1] = pack('<I4I4', given, charged)
 end

@@ -21,14 +21,21 @@ local function sorted_log()
     return '(' .. text(now_floor - limit.window + state.shift)
   end
 
-  function ops.settle(state, limit)
-    if not state.last then return end
+  -- Moves the whole history back if the clock went back far.
+  function ops.follow(state, limit)
+    if not state.last or state.shift ~= 0 then return end
     if must_shift(state.last - state.shift, now_ceil, limit.window) then
       local oldest = call('ZRANGE', state.key, '0', '0', 'WITHSCORES')
       local one = tonumber(oldest[2]) == state.last
       state.shift, state.changed = state.last - now_ceil - (one and 0 or 1), true
     end
+  end
+
+  function ops.settle(state, limit)
+    if not state.last then return end
+    ops.follow(state, limit)
     state.stored = call('ZCOUNT', state.key, alive_from(state, limit), '+inf')
+    state.changed = state.changed or call('ZCARD', state.key) > state.stored
     state.used = state.stored + state.added
   end
 
@@ -91,9 +98,14 @@ local function sorted_log()
     end
   end
 
-  function ops.save(state, limit)
+  function ops.needed(state, limit)
+    if state.used == 0 then return 0 end
     local last = state.at or (state.last or 0) - state.shift
-    local needed = state.used > 0 and max(last + limit.window - now_floor, 0) or 0
+    return max(last + limit.window - now_floor, 0)
+  end
+
+  function ops.save(state, limit)
+    local needed = ops.needed(state, limit)
     if not state.changed then return heal(state, limit, needed) end
     local ttl = ttl_of(state, limit, needed)
     if state.replaces then call('DEL', state.key) end
@@ -110,7 +122,7 @@ local function sorted_log()
       end
     end
     -- Only after something was added: a store without memory refuses that first, and has lost nothing.
-    call('ZREMRANGEBYSCORE', state.key, '-inf', text(now_floor - limit.window))
+    if not state.keep then call('ZREMRANGEBYSCORE', state.key, '-inf', text(now_floor - limit.window)) end
     if ttl then call('PEXPIRE', state.key, text(ttl)) end
   end
 

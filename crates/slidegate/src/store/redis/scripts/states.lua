@@ -29,6 +29,7 @@ local function convert(state, limit)
   local old_floor, old_ceil = now_floor, now_ceil
   local fresh = ops_of(limit.kind).load(state.key)
   fresh.epoch, fresh.replaces = (state.epoch + 1) % U32, not state.new
+  if fresh.replaces then fresh.changed = limit.kind == TICK_LOG and 3 or true end
   ops_of(limit.kind).settle(fresh, limit)
   if state.used > 0 then
     if state.kind == TICK_LOG and state.lease_end > now_ceil then now_floor, now_ceil = state.lease_end, state.lease_end end
@@ -50,8 +51,8 @@ local function open_state(key, limit)
 end
 
 -- Takes units, whether they fit or not, up to what can be counted; returns when, and how many.
-local function take(state, limit, units)
+local function take(state, kind, limit, units)
   units = min(units, U32 - 1 - state.used)
   if units <= 0 then return 0, 0 end
-  return ops_of(limit.kind).charge(state, limit, units), units
+  return ops_of(kind).charge(state, limit, units), units
 end

@@ -143,10 +143,19 @@ local function tick_log()
     while log.head > most - floor(most / 8) do raise_r(log, min(log.r * 2, U32 - 1)) end
   end
 
+  -- When a permit of a tick that ends at `at` leaves: core's LeaseSpan::leaves_at_ms.
+  local function leaves_at(log, at, window)
+    local plain = at + window
+    if log.lease == 0 then return plain end
+    return max(plain, min(plain + log.lease, log.lease_end + window))
+  end
+
   -- --- settle: bring the log up to now ------------------------------------------------------------------
 
   -- Moves the whole history back if the clock went back far: see core's backstep.
-  local function step_back(log, natural)
+  function ops.follow(log, limit)
+    local natural = ceil(now_ceil / log.r)
+    if log.used == 0 or not must_shift(log.last * log.r, natural * log.r, limit.window) then return end
     local one_tick = log.used == log.newest
     local shift = log.last - natural - (one_tick and 0 or 1)
     if shift == 0 then return end
@@ -158,6 +167,13 @@ local function tick_log()
     if log.lease > 0 then log.lease_end = max(log.lease_end - shift * log.r, 0) end
   end
 
+  -- What rows say of a log that has run empty is over: their ticks must not be taken for those of a new one.
+  local function forget_rows(log)
+    if log.rows == 0 then return end
+    open(log)
+    for _, row in ipairs(log.row_list) do row.count, row.tick = 0, log.last end
+  end
+
   local function clear(log, r)
     log.newest, log.lease, log.lease_end, log.capacity, log.tail, log.head = 0, 0, 0, 0, 0, 0
     log.pushed_tick, log.read = false, nil
@@ -165,14 +181,13 @@ local function tick_log()
     if log.r ~= r then
       log.last = ceil(log.last * log.r / r)
       log.r = r
+      forget_rows(log)
     end
   end
 
   function ops.settle(log, limit)
+    ops.follow(log, limit)
     if log.used > 0 then
-      local natural = ceil(now_ceil / log.r)
-      if must_shift(log.last * log.r, natural * log.r, limit.window) then step_back(log, natural) end
-      -- Expire.
       local window = limit.window
       if log.lease > 0 then
         if now_floor < log.lease_end + window then
@@ -182,13 +197,17 @@ local function tick_log()
         end
       end
       if log.last * log.r + window <= now_floor then
-        log.used = 0
+        log.used, log.changed = 0, ALL
       else
+        local popped = false
         while log.tail < log.head do
           local age = log.ticks and log.last - log.ticks[log.tail] or (log.last - log.tail_tick) % U32
-          if max(log.last - age, 0) * log.r + window > now_floor then break end
+          local left = max(log.last - age, 0) * log.r + window <= now_floor
+          if not left and not popped then break end
           local _, count = entry(log, log.tail)
-          log.used = log.used - count
+          -- What refunds have emptied goes as soon as it is the oldest.
+          if not left and count > 0 then break end
+          log.used, popped = log.used - count, true
           pop(log)
         end
       end
@@ -219,7 +238,10 @@ local function tick_log()
     local natural = ceil(now_ceil / log.r)
     if log.used == 0 then
       -- The clock stands where it stood before the log ran empty: receipts from then must not match.
-      if natural <= log.last then log.epoch = (log.epoch + 1) % U32 end
+      if natural <= log.last then
+        log.epoch = (log.epoch + 1) % U32
+        forget_rows(log)
+      end
       log.tail, log.head, log.newest, log.pushed_tick, log.last, log.changed = 0, 0, 0, false, natural, ALL
       if log.ticks then log.ticks, log.counts = {}, {} end
     elseif natural > log.last then
@@ -263,7 +285,7 @@ local function tick_log()
   function ops.refund(log, limit, receipt, units)
     if receipt.epoch ~= log.epoch or receipt.at % log.r ~= 0 then return 0 end
     local age = log.last - receipt.at / log.r
-    if age < 0 then return 0 end
+    if age < 0 or leaves_at(log, receipt.at, limit.window) <= now_floor then return 0 end
     return give_back(log, age, min(units, receipt.units))
   end
 
@@ -273,13 +295,6 @@ local function tick_log()
   end
 
   -- --- what callers are told ----------------------------------------------------------------------------
-
-  -- When a permit of a tick that ends at `at` leaves: core's LeaseSpan::leaves_at_ms.
-  local function leaves_at(log, at, window)
-    local plain = at + window
-    if log.lease == 0 then return plain end
-    return max(plain, min(plain + log.lease, log.lease_end + window))
-  end
 
   -- Time until at least `units` of those in use have slid out.
   local function freed_after(log, limit, units)
@@ -339,9 +354,11 @@ local function tick_log()
     elseif seq <= stored then
       return STALE, stored
     elseif stored > ack then
-      give_back(log, age, count)
-      log.row_changed = true
-    elseif stored < ack and not lapsed then
+      if count > 0 then
+        give_back(log, age, count)
+        log.row_changed = true
+      end
+    elseif stored < ack and not lapsed and reset_epoch == log.reset_epoch then
       return BEHIND, stored
     end
   end
@@ -436,9 +453,13 @@ local function tick_log()
     end
   end
 
+  function ops.needed(log, limit)
+    if log.used == 0 then return 0 end
+    return max(leaves_at(log, log.last * log.r, limit.window) - now_floor, 0)
+  end
+
   function ops.save(log, limit)
-    local window = limit.window
-    local needed = log.used > 0 and max(leaves_at(log, log.last * log.r, window) - now_floor, 0) or 0
+    local needed = ops.needed(log, limit)
     if log.changed == 0 and not log.row_changed then return heal(log, limit, needed) end
     local rows
     if not log.new and not log.short and not log.ticks and log.head > log.tail then

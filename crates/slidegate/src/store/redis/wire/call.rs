@@ -55,8 +55,7 @@ impl Call {
 /// Where a check is remembered, for the record in the same call.
 pub(in super::super) struct Memory {
     pub(in super::super) key: Arc<[u8]>,
-    pub(in super::super) ttl: Millis,
-    /// All of the record but its receipts.
+    /// The record's beginning: the script appends receipts and end.
     pub(in super::super) begin: Vec<u8>,
 }
 
@@ -198,7 +197,6 @@ impl Writer {
         if let Some(memory) = memory {
             let key = self.key(memory.key);
             self.u16(key + 1);
-            self.u48(memory.ttl.get());
             self.u16(memory.begin.len());
             self.blob.extend(memory.begin);
         }
@@ -241,10 +239,6 @@ impl Writer {
 
     fn u32(&mut self, value: u32) {
         self.blob.extend(value.to_le_bytes());
-    }
-
-    fn u48(&mut self, value: u64) {
-        push_u48(&mut self.blob, value);
     }
 
     fn u64(&mut self, value: u64) {

@@ -24,7 +24,7 @@
 //! | times | 4 | | charges | 1 |
 //! | cost | 4 | | times, lease in ms | 4, 4 |
 //! | ack, reset epoch | 8, 8 | | for each charge: key, limit, group, flags, cost, ack, reset epoch | 2, 1, 1, 1, 4, 8, 8 |
-//! | | | | if remembered: key, TTL in ms, length, so many bytes | 2, 6, 2, n |
+//! | | | | if remembered: key, length, so many bytes | 2, 2, n |
 //!
 //! A call has at most 255 limits and 65,535 keys.
 //!
