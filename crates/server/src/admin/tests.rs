@@ -5,12 +5,12 @@ use serde_json::json;
 use slidegate::Policy;
 use slidegate::core::limit::{Algorithm, parse_limit};
 use slidegate::core::time::Millis;
-use slidegate::store::redis::RedisConfig;
 use slidegate::policy::{CostSource, Exempt, Missing, Pattern, PolicyBuilder};
+use slidegate::store::redis::RedisConfig;
 
 use super::*;
-use crate::config::Tokens;
 use crate::config::StoreKind;
+use crate::config::Tokens;
 use crate::doors::testing::{READER, Reply, WRITER, context, context_over, door, post, send, tokens};
 
 /// A policy with everything that can be told about one.
@@ -242,7 +242,8 @@ fn exported(text: &str) -> BTreeMap<String, BTreeSet<String>> {
 fn admin_over_redis() -> (Context, Router) {
     let config = Box::new(RedisConfig::parse("redis://127.0.0.1:1").unwrap());
     let kind = StoreKind::Redis { config, time: Millis(10) };
-    let (context, registry) = context_over([Policy::builder("per-ip").limits("5/1h").key("{client_ip}")], kind);
+    let (context, registry) =
+        context_over([Policy::builder("per-ip").limits("5/1h").key("{client_ip}")], kind);
     (context.clone(), router(context, registry, &door(Tokens::Anyone)))
 }
 
@@ -250,7 +251,10 @@ fn admin_over_redis() -> (Context, Router) {
 async fn the_documentation_lists_every_metric_with_its_labels() {
     let of_memory = exported(&metrics(&admin()).await);
     let of_redis = exported(&metrics(&admin_over_redis().1).await);
-    assert!(!of_redis.contains_key("slidegate_store_keys") && !of_memory.contains_key("slidegate_store_calls_total"));
+    assert!(
+        !of_redis.contains_key("slidegate_store_keys")
+            && !of_memory.contains_key("slidegate_store_calls_total")
+    );
     let exported: BTreeMap<_, _> = of_memory.into_iter().chain(of_redis).collect();
     let documented: BTreeMap<String, BTreeSet<String>> = documented()
         .into_iter()
@@ -278,7 +282,10 @@ async fn without_its_store_it_is_ready_and_says_what_it_lacks() {
     }
     for path in ["/v1/peek", "/v1/reset"] {
         let reply = post(&admin, path, r#"{"policy":"per-ip","key":["a"]}"#).await;
-        assert_eq!((reply.status, &*reply.detail()), (503, "the store is unavailable: there is no connection"));
+        assert_eq!(
+            (reply.status, &*reply.detail()),
+            (503, "the store is unavailable: there is no connection")
+        );
     }
 }
 

@@ -203,7 +203,9 @@ fn a_shared_store_comes_out_as_it_is_written_and_shows_no_password() {
     let shown = format!("{loaded:?}");
     assert!(!shown.contains("hunter2"), "{shown}");
     let Loaded { config, .. } = loaded;
-    let StoreKind::Redis { config: redis, time } = config.store.kind else { panic!("not {:?}", config.store) };
+    let StoreKind::Redis { config: redis, time } = config.store.kind else {
+        panic!("not {:?}", config.store)
+    };
     assert!(redis.has_password() && redis.speaks_tls());
     assert_eq!(time, Millis(80));
     let shown = format!("{redis:?}");

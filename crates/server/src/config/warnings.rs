@@ -170,9 +170,8 @@ fn slow_answers(read: &Read) -> Vec<Finding> {
 
 fn denied_without_store(read: &Read) -> Vec<Finding> {
     let is_shared = matches!(read.config.store.kind, StoreKind::Redis { .. });
-    let unsaid = policies(read).filter(|(policy, places)| {
-        is_shared && places.on_store_failure.is_none() && !policy.is_shadow()
-    });
+    let unsaid = policies(read)
+        .filter(|(policy, places)| is_shared && places.on_store_failure.is_none() && !policy.is_shadow());
     let names: Vec<&str> = unsaid.map(|(policy, _)| &**policy.name()).collect();
     let whose = match names.as_slice() {
         [] => return Vec::new(),

@@ -8,10 +8,10 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
+use slidegate::Policy;
 use slidegate::http::AnswerOptions;
 use slidegate::http::client_ip::ClientIpRule;
 use slidegate::policy::PolicyBuilder;
-use slidegate::Policy;
 use tower::ServiceExt;
 
 use crate::config::{DoorConfig, Role, StoreConfig, StoreKind, Token, Tokens};

@@ -25,7 +25,8 @@ fn soon(ask: impl FnOnce() -> Reply) -> Reply {
 }
 
 fn answers_by_policy(instance: &Instance) {
-    let (gateway, api, admin) = (instance.address("gateway"), instance.address("api"), instance.address("admin"));
+    let (gateway, api, admin) =
+        (instance.address("gateway"), instance.address("api"), instance.address("admin"));
     let denied = soon(|| get(&gateway, "/strict"));
     assert_eq!((denied.status, &*denied.mode()), (503, "deny_all"));
     assert_eq!((denied.header("retry-after"), denied.header("ratelimit")), (None, None));
@@ -37,18 +38,17 @@ fn answers_by_policy(instance: &Instance) {
     let denied = soon(|| post(&api, "/v1/check", STRICT));
     assert_eq!((denied.status, &denied.json()["mode"]), (503, &json!("deny_all")));
     assert_eq!(denied.json()["limits"][0]["remaining"], json!(null));
-    let batch = soon(|| post(&api, "/v1/check/batch", r#"{"checks":[{"policy":"lenient"},{"policy":"strict"}]}"#));
+    let batch =
+        soon(|| post(&api, "/v1/check/batch", r#"{"checks":[{"policy":"lenient"},{"policy":"strict"}]}"#));
     let answers = &batch.json()["answers"];
     assert_eq!((&answers[0]["status"], &answers[1]["status"]), (&json!(200), &json!(503)));
     assert_eq!(answers[0]["decision"]["mode"], "allow_all");
     let reserved = soon(|| post(&api, "/v1/reserve", r#"{"policy":"lenient","cost":2}"#)).json();
     assert_eq!(reserved["mode"], "allow_all");
     let commit = json!({"reservation": reserved["reservation"], "cost": 1}).to_string();
-    for (address, path, body) in [
-        (&api, "/v1/commit", &*commit),
-        (&admin, "/v1/peek", STRICT),
-        (&admin, "/v1/reset", STRICT),
-    ] {
+    for (address, path, body) in
+        [(&api, "/v1/commit", &*commit), (&admin, "/v1/peek", STRICT), (&admin, "/v1/reset", STRICT)]
+    {
         let reply = soon(|| post(address, path, body));
         assert_eq!(reply.status, 503, "{path}: {reply:?}");
         assert!(reply.json()["detail"].as_str().unwrap().starts_with("the store"), "{reply:?}");

@@ -54,8 +54,7 @@ fn a_wrong_password_is_said_to_be_wrong_and_not_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::options().password(PASSWORD).start();
     let hash = file(&folder, "hash.key", "0123456789abcdef0123456789abcdef");
-    let store =
-        format!("url: \"redis://:wrong-wrong-wrong@{}\", hash_key_file: {hash}", server.address());
+    let store = format!("url: \"redis://:wrong-wrong-wrong@{}\", hash_key_file: {hash}", server.address());
     let instance = Instance::start(&program(), &configuration(&store));
     assert_eq!(get(&instance.address("gateway"), "/").status, 503);
     let metrics = get(&instance.address("admin"), "/metrics").body;

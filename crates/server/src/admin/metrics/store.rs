@@ -50,7 +50,11 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
     gauges(
         &[
             ("store_connected", "1 while calls can be sent.", figures.connected.into()),
-            ("store_failing", "1 from a check that failed until checks were answered.", figures.failing.into()),
+            (
+                "store_failing",
+                "1 from a check that failed until checks were answered.",
+                figures.failing.into(),
+            ),
             ("store_evicts", "1 if the server may evict counters that are in use.", figures.evicts.into()),
         ],
         encoder,
@@ -61,7 +65,11 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
             ("store_calls", "Calls to the server.", figures.calls),
             ("store_sent_bytes", "Bytes of calls.", figures.bytes_sent),
             ("store_received_bytes", "Bytes of replies.", figures.bytes_received),
-            ("store_coalesced_checks", "Checks that an equal one in the same call stood for.", figures.coalesced),
+            (
+                "store_coalesced_checks",
+                "Checks that an equal one in the same call stood for.",
+                figures.coalesced,
+            ),
             ("store_cached_denials", "Checks denied from the denial cache.", figures.cached_denials),
             ("store_scattered_checks", "Checks of several slots of a cluster.", figures.scattered),
             ("store_given_back", "Times that something was given back.", figures.given_back),

@@ -43,7 +43,8 @@ pub(super) async fn ask(file: &Path, question: String) -> Result<Answer, String>
         answers: config.answers,
         metrics: Arc::new(Metrics::new(&mut Registry::default())),
     };
-    let api = api::router(context, &DoorConfig { listen: ([127, 0, 0, 1], 0).into(), tokens: Tokens::Anyone });
+    let api =
+        api::router(context, &DoorConfig { listen: ([127, 0, 0, 1], 0).into(), tokens: Tokens::Anyone });
     let request = Request::post("/v1/check")
         .header(header::HOST, "127.0.0.1")
         .header(header::CONTENT_TYPE, "application/json")
@@ -53,7 +54,8 @@ pub(super) async fn ask(file: &Path, question: String) -> Result<Answer, String>
     let (head, body) = response.into_parts();
     let body = Limited::new(body, ANSWER_LEN_MAX).collect().await.map_err(|error| failed(&error))?;
     let mut answer = understand(head.status, &body.to_bytes()).map_err(|error| failed(&error))?;
-    answer.note = fault_of(limiter.store()).map(|fault| failed(&format_args!("the store did not decide: {fault}")));
+    answer.note =
+        fault_of(limiter.store()).map(|fault| failed(&format_args!("the store did not decide: {fault}")));
     Ok(answer)
 }
 

@@ -7,7 +7,8 @@ use slidegate::core::decision::Cost;
 use slidegate::http::client_ip::ClientIpRule;
 use slidegate::limiter::POLICIES_MAX;
 use slidegate::policy::{
-    CostSource, Exempt, Failover, KEY_PARTS_MAX, Missing, NAME_LEN_MAX, OnStoreFailure, PolicyBuilder, Template,
+    CostSource, Exempt, Failover, KEY_PARTS_MAX, Missing, NAME_LEN_MAX, OnStoreFailure, PolicyBuilder,
+    Template,
 };
 
 use super::limits::{self, Placed};

@@ -8,6 +8,7 @@ use crate::config::fields::{Fields, Reader};
 use crate::config::files::Files;
 use crate::config::model::StoreKind;
 use crate::config::schema;
+use crate::config::source::Span;
 use crate::config::yaml::{Node, Value};
 
 /// A check's whole time with the store, unless written: Envoy gives a rate limit service 20 ms.
@@ -35,15 +36,12 @@ pub(super) fn options(
         let help = "name a file that holds the password and nothing else";
         let path = &reader.text(node, "password_file", help)?.text;
         let password = files.password(path);
-        password
-            .map_err(|message| reader.unreadable(node, 0, "password_file", message, help))
-            .ok()
-            .map(Some)
+        password.map_err(|message| reader.unreadable(node, 0, "password_file", message, help)).ok().map(Some)
     });
     let tls = fields.get("tls").map_or(Some(None), |node| tls(node, files, reader).map(Some));
-    let timeout = fields.get("timeout").map_or(Some(None), |node| {
-        reader.duration(node, "timeout", Millis(1)..=TIMEOUT_MAX).map(Some)
-    });
+    let timeout = fields
+        .get("timeout")
+        .map_or(Some(None), |node| reader.duration(node, "timeout", Millis(1)..=TIMEOUT_MAX).map(Some));
     let retry = fields.get("retry").map_or(Some(None), |node| retry(node, reader));
     for name in ["password_file", "tls", "timeout", "retry", "prefix"] {
         let idle = name == "retry" && matches!(retry, Some(None));
@@ -53,41 +51,59 @@ pub(super) fn options(
     Some(Options { password: password?, tls: tls?, timeout: timeout?, retry: retry? })
 }
 
-/// The store at this URL with these options, as far as they go together.
+/// The store at this URL with these options, as far as they go together. Each is tried whatever became of the
+/// others, so that one run finds all faults.
 pub(super) fn with(
-    config: RedisConfig,
+    mut config: RedisConfig,
     options: Options,
     fields: &Fields<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<StoreKind> {
-    let mut config = Some(config);
-    if let (Some(password), Some(node), Some(given)) =
-        (options.password, fields.get("password_file"), config.take())
-    {
-        if given.has_password() {
-            let message = "the URL has a password already, and `password_file` is another";
-            reader.error(node.at, message, "leave one of them out");
-        } else {
-            config = Some(given.password(password));
-        }
-    }
-    if let (Some(given), Some(node)) = (&config, fields.get("url"))
-        && given.has_username()
-        && !given.has_password()
-    {
-        let message = "the URL names a user and no password";
-        reader.error(node.at, message, "write password_file: FILE, or user:${REDIS_PASSWORD}@ in the URL");
-        config = None;
-    }
-    if let (Some(tls), Some(node), Some(given)) = (options.tls, fields.get("tls"), config.take()) {
-        config = with_certificates(given, &tls, node, reader);
+    let mut good = true;
+    let mut take = |config: &mut RedisConfig, tried: Option<RedisConfig>| match tried {
+        Some(tried) => *config = tried,
+        None => good = false,
+    };
+    let tried = with_password(config.clone(), options.password, fields, reader);
+    take(&mut config, tried);
+    if let (Some(tls), Some(node)) = (&options.tls, fields.get("tls")) {
+        let tried = with_certificates(config.clone(), tls, node, reader);
+        take(&mut config, tried);
     }
     if let Some(node) = fields.get("prefix") {
-        config = prefixed(config, node, reader);
+        let tried = with_prefix(config.clone(), node, reader);
+        take(&mut config, tried);
     }
     let timeout = options.timeout.unwrap_or(TIMEOUT);
     let time = options.retry.map_or(timeout, |retry| retry.budget.max(timeout));
-    Some(StoreKind::Redis { config: Box::new(config?.timeout(timeout).retry(options.retry)), time })
+    let config = Box::new(config.timeout(timeout).retry(options.retry));
+    good.then_some(StoreKind::Redis { config, time })
+}
+
+/// One password in all, and one for a user that is named.
+fn with_password(
+    config: RedisConfig,
+    password: Option<String>,
+    fields: &Fields<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<RedisConfig> {
+    let fault = match (&password, config.has_password()) {
+        (Some(_), true) => (
+            "password_file",
+            "the URL has a password already, and `password_file` is another",
+            "leave one of them out",
+        ),
+        (None, false) if config.has_username() => (
+            "url",
+            "the URL names a user and no password",
+            "write password_file: FILE, or user:${REDIS_PASSWORD}@ in the URL",
+        ),
+        _ => return Some(password.into_iter().fold(config, RedisConfig::password)),
+    };
+    let (field, message, help) = fault;
+    let at = fields.get(field).map_or(fields.at, |node| node.at);
+    reader.error(at, message, help);
+    None
 }
 
 /// Certificates one after another, so that each fault has its place.
@@ -118,16 +134,15 @@ fn with_certificates(
     None
 }
 
-fn place_of(name: &str, node: &Node) -> crate::config::source::Span {
+fn place_of(name: &str, node: &Node) -> Span {
     let Value::Map(entries) = &node.value else { return node.at };
     entries.iter().find(|(found, _)| found.text == name).map_or(node.at, |(_, value)| value.at)
 }
 
-fn prefixed(config: Option<RedisConfig>, node: &Node, reader: &mut Reader<'_>) -> Option<RedisConfig> {
+fn with_prefix(config: RedisConfig, node: &Node, reader: &mut Reader<'_>) -> Option<RedisConfig> {
     let help = "write 1 to 32 printable ASCII characters without spaces and braces, such as sg";
     let scalar = reader.text(node, "prefix", help)?;
-    // Read under any URL, so that a fault of the URL hides none of the prefix.
-    let (at, message) = match config?.prefix(&scalar.text) {
+    let (at, message) = match config.prefix(&scalar.text) {
         Ok(config) => return Some(config),
         Err(RedisConfigError::PrefixByte { at }) => (at - 1, "this can't be in a `prefix`".to_owned()),
         Err(error) => (0, error.to_string()),

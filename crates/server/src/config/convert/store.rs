@@ -43,9 +43,8 @@ pub(super) fn store(
         usize::try_from(number).ok()
     });
     let options = redis::options(&fields, files, places, reader);
-    let secret_key = fields
-        .get("hash_key_file")
-        .map_or(Some(None), |node| hash_key(node, files, reader).map(Some));
+    let secret_key =
+        fields.get("hash_key_file").map_or(Some(None), |node| hash_key(node, files, reader).map(Some));
     later(&fields, url.as_ref(), reader);
     places.store_url = fields.get("url").map(|node| node.at);
     let kind = match (url?, max_keys?, options?) {
