@@ -66,7 +66,9 @@ fn the_quickstart_configuration_loads_without_a_warning() {
 
 #[test]
 fn the_examples_load_without_warnings() {
-    for name in ["full.yaml", "gateway.yaml", "quickstart.yaml", "benchmark.yaml", "cluster.yaml"] {
+    for name in
+        ["full.yaml", "gateway.yaml", "quickstart.yaml", "benchmark.yaml", "cluster.yaml", "redis.yaml"]
+    {
         let loaded = load(&Path::new(EXAMPLES).join(name)).unwrap_or_else(|report| panic!("{report}"));
         assert!(loaded.config.gateway.is_some());
         let warnings = loaded.warnings.entries().filter(|entry| entry.severity == "warning");

@@ -7,31 +7,31 @@ use serde_json::Value;
 
 /// An answer.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     head: String,
-    pub body: String,
+    pub(crate) body: String,
 }
 
 impl Reply {
     /// A header's value.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
     }
 
     /// Who decided: of the gateway's header, or of a decision's body.
-    pub fn mode(&self) -> String {
+    pub(crate) fn mode(&self) -> String {
         self.header("slidegate-mode").map_or_else(|| self.json()["mode"].to_string(), str::to_owned)
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
 /// Sends a request with these header lines, and waits for all of the answer.
-pub fn send(address: &str, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
+pub(crate) fn send(address: &str, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     for line in headers {
@@ -49,12 +49,12 @@ pub fn send(address: &str, method: &str, path: &str, headers: &[&str], body: &st
 }
 
 /// A GET without anything.
-pub fn get(address: &str, path: &str) -> Reply {
+pub(crate) fn get(address: &str, path: &str) -> Reply {
     send(address, "GET", path, &[], "")
 }
 
 /// A JSON body to an endpoint of the API or the admin port.
-pub fn post(address: &str, path: &str, body: &str) -> Reply {
+pub(crate) fn post(address: &str, path: &str, body: &str) -> Reply {
     send(address, "POST", path, &["content-type: application/json"], body)
 }
 

@@ -117,7 +117,7 @@ fn with_certificates(
     let fault = match config.clone().tls(authority) {
         Ok(_) => match config.tls(tls.clone()) {
             Ok(config) => return Some(config),
-            Err(error) => (place_of("cert", node), error),
+            Err(error) => (place_of(if is_of_key(&error) { "key" } else { "cert" }, node), error),
         },
         Err(error @ RedisConfigError::TlsUnused) => (node.at, error),
         Err(error) => (place_of("ca", node), error),
@@ -132,6 +132,10 @@ fn with_certificates(
     };
     reader.error(fault.0, message, help);
     None
+}
+
+fn is_of_key(error: &RedisConfigError) -> bool {
+    matches!(error, RedisConfigError::Tls { what, .. } if what.ends_with("key"))
 }
 
 fn place_of(name: &str, node: &Node) -> Span {
