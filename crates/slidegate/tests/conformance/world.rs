@@ -9,8 +9,8 @@ use slidegate::clock::Clock;
 use slidegate::core::time::{Millis, Now};
 use slidegate::store::Store;
 use slidegate::store::redis::RedisConfig;
-use slidegate::{MemoryStore, RedisStore};
 use slidegate::testing::FakeClock;
+use slidegate::{MemoryStore, RedisStore};
 use slidegate_testbed::redis::Server;
 
 /// Everything that the rules need from a store beside the [`Store`] trait.

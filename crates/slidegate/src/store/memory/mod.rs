@@ -240,7 +240,8 @@ impl<C: Clock> MemoryStore<C> {
             let (address, charge, receipt) = (addresses[index], &check.charges[index], told[index].1);
             let limit = charge.counter.limit.limit();
             if receipt.is_some() || charge.cost == 0 {
-                let expires_ms = state.expires_at_ms(limit).max(now.floor_ms() + limit.window().get());
+                let in_use_until = if state.used() > 0 { state.expires_at_ms(limit) } else { 0 };
+                let expires_ms = in_use_until.max(now.floor_ms() + limit.window().get());
                 reserve(Reserved { address, limit: *limit, receipt, cost: charge.cost, expires_ms });
             }
             locked.shard(address).put_back(place, address.id, state, now, limit, &told[index].0);

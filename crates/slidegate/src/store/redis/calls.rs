@@ -293,7 +293,8 @@ impl Batch for Calls {
             give_back: cost.saturating_sub(actual),
             charge: actual.saturating_sub(cost),
         });
-        let settled = self.settle_parts(parts.collect()).await?;
+        let unequal = parts.filter(|part| part.give_back > 0 || part.charge > 0);
+        let settled = self.settle_parts(unequal.collect()).await?;
         let most = |of: fn(&(Cost, Cost)) -> Cost| settled.iter().map(of).max().unwrap_or_default();
         Ok(Settled::Done {
             given_back: most(|(given_back, _)| *given_back),

@@ -61,6 +61,9 @@ pub(super) fn of_server(error: &ServerError) -> Refusal {
     }
 }
 
+/// Bytes of an unexpected error that are logged.
+const DETAIL_MAX: usize = 500;
+
 const PROTOCOL: Refusal = Refusal::unavailable(Fault::Protocol);
 
 fn known(code: &str, detail: &str, origin: Origin) -> Refusal {
@@ -86,7 +89,15 @@ fn known(code: &str, detail: &str, origin: Origin) -> Refusal {
         // Sent to a connection that is closed right after.
         "ERR" if detail.starts_with("max number of clients") => refused(Fault::Disconnected, true),
         "CROSSSLOT" | "NOPROTO" => refused(Fault::Protocol, false),
-        _ => Refusal::lost(Fault::Protocol, false),
+        _ => {
+            // Nothing that is expected: a fault in a script, or a server of another kind.
+            tracing::error!(
+                code,
+                detail = detail.get(..DETAIL_MAX).unwrap_or(detail),
+                "the store answers with an error"
+            );
+            Refusal::lost(Fault::Protocol, false)
+        }
     }
 }
 

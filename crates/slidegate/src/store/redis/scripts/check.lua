@@ -69,7 +69,7 @@ local function conclude(charge, times, granted, lease, probe)
     if units > 0 and state.granted then state.granted = state.granted + units end
     if units > 0 and lease > 0 and limit.kind == TICK_LOG then ops.extend_lease(state, at_ms, lease) end
   end
-  charge.receipt = pack('<I4I8I4', state.epoch, at_ms, units)
+  charge.receipt, charge.took = pack('<I4I8I4', state.epoch, at_ms, units), units > 0 or cost == 0
   if refuses and charge.count_denied and not probe and not never(charge.group) then
     take(state, limit.kind, limit, min((times - taken) * cost, U32 - 1))
   end
@@ -134,7 +134,7 @@ while done < parts do
       for i = 1, n do
         local charge = charges[i]
         memory[#memory + 1] = charge.receipt
-        ttl = max(ttl, charge.limit.window, charge.ops.needed(charge.state, charge.limit))
+        if charge.took then ttl = max(ttl, charge.limit.window, charge.ops.needed(charge.state, charge.limit)) end
         lingers = max(lingers, charge.limit.lingers)
       end
       memory[#memory + 1] = pack('<I8', now_floor + ttl)

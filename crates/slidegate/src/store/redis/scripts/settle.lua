@@ -14,8 +14,8 @@ local function state_of(name, limit)
   local state = ops_of(kind or limit.kind).load(name, raw)
   if not state then return nil end
   state.keep, state.limit = true, limit
-  if state.kind == SORTED_LOG then ops_of(SORTED_LOG).settle(state, limit) end
-  ops_of(state.kind).follow(state, limit)
+  local ops = ops_of(state.kind)
+  if state.used == 0 and state.kind == limit.kind then ops.settle(state, limit) else ops.follow(state, limit) end
   return state
 end
 

@@ -49,10 +49,10 @@ local function sorted_log()
   end
 
   function ops.refund(state, limit, receipt, units)
+    if not state.last or receipt.at <= now_floor - limit.window or state.shift ~= 0 then return 0 end
     local score = text(receipt.at)
     local members = call('ZRANGEBYSCORE', state.key, score, score)
     local own, prefix = {}, text(receipt.epoch) .. ':'
-    if receipt.at <= now_floor - limit.window or state.shift ~= 0 then return 0 end
     for _, member in ipairs(members) do
       if #own < units and sub(member, 1, #prefix) == prefix then own[#own + 1] = member end
     end
@@ -60,7 +60,7 @@ local function sorted_log()
       call('ZREM', state.key, spread(own, from, min(from + PER_CALL - 1, #own)))
     end
     state.used, state.stored = state.used - #own, state.stored - #own
-    state.last = #own > 0 and tonumber(call('ZREVRANGE', state.key, '0', '0', 'WITHSCORES')[2]) or state.last
+    state.last = tonumber(call('ZREVRANGE', state.key, '0', '0', 'WITHSCORES')[2])
     return #own
   end
 

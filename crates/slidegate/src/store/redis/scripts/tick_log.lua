@@ -422,7 +422,7 @@ local function tick_log()
     local capacity, rows_capacity = n == 0 and 0 or power_of_two(n, RING_MIN), log.rows
     if HEADER_LEN + #rows + #ring >= SHORT_MAX and log.rows > 0 then
       rows_capacity = power_of_two(log.rows, ROWS_MIN)
-      rows = rows .. rep('\0', (rows_capacity - log.rows) * ROW_LEN)
+      rows = rows .. string.rep('\0', (rows_capacity - log.rows) * ROW_LEN)
     end
     local tail_tick = n == 0 and log.last or log.ticks and log.ticks[log.tail] or log.tail_tick
     return pack(HEADER, FORMAT, TICK_LOG, log.rows, rows_capacity, log.epoch, log.reset_epoch, log.lease_end, log.r,
