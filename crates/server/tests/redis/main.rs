@@ -14,6 +14,7 @@ mod check;
 mod client;
 mod secrets;
 mod sharing;
+mod topologies;
 
 fn program() -> PathBuf {
     assert_cmd::cargo::cargo_bin("slidegate")

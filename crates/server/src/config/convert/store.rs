@@ -22,7 +22,7 @@ const URL_HELP: &str = "write memory, or a URL such as redis://127.0.0.1:6379";
 /// What `url` says.
 enum Url {
     Memory,
-    Redis(RedisConfig),
+    Redis(Box<RedisConfig>),
 }
 
 /// Reads the section; without it, the embedded store of the default size.
@@ -49,7 +49,7 @@ pub(super) fn store(
     places.store_url = fields.get("url").map(|node| node.at);
     let kind = match (url?, max_keys?, options?) {
         (Url::Memory, max_keys, _) => StoreKind::Memory { max_keys },
-        (Url::Redis(config), _, options) => redis::with(config, options, &fields, reader)?,
+        (Url::Redis(config), _, options) => redis::with(*config, options, &fields, reader)?,
     };
     Some(StoreConfig { kind, secret_key: secret_key? })
 }
@@ -83,7 +83,7 @@ fn url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
         return None;
     }
     match RedisConfig::parse(&scalar.text) {
-        Ok(config) => Some(Url::Redis(config)),
+        Ok(config) => Some(Url::Redis(Box::new(config))),
         Err(error) => {
             // Whoever wrote it wrong may have put a password anywhere.
             reader.secrets.push(behind_scheme(node));
