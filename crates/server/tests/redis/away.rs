@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use slidegate_testbed::instance::Instance;
 use slidegate_testbed::redis::Server;
 use slidegate_testbed::wait;
@@ -24,9 +24,9 @@ fn soon(ask: impl FnOnce() -> Reply) -> Reply {
     reply
 }
 
-fn answers_by_policy(instance: &Instance) {
-    let (gateway, api, admin) =
-        (instance.address("gateway"), instance.address("api"), instance.address("admin"));
+/// Every check is answered as its policy says. Returns what was reserved meanwhile.
+fn decides_by_policy(instance: &Instance) -> Value {
+    let (gateway, api) = (instance.address("gateway"), instance.address("api"));
     let denied = soon(|| get(&gateway, "/strict"));
     assert_eq!((denied.status, &*denied.mode()), (503, "deny_all"));
     assert_eq!((denied.header("retry-after"), denied.header("ratelimit")), (None, None));
@@ -45,7 +45,15 @@ fn answers_by_policy(instance: &Instance) {
     assert_eq!(answers[0]["decision"]["mode"], "allow_all");
     let reserved = soon(|| post(&api, "/v1/reserve", r#"{"policy":"lenient","cost":2}"#)).json();
     assert_eq!(reserved["mode"], "allow_all");
-    let commit = json!({"reservation": reserved["reservation"], "cost": 1}).to_string();
+    let ready = get(&instance.address("admin"), "/readyz");
+    assert_eq!((ready.status, ready.json()), (200, json!({"ready": true, "store": "degraded"})));
+    reserved["reservation"].clone()
+}
+
+/// What asks for numbers is told that there are none.
+fn is_without_numbers(instance: &Instance, reservation: &Value) {
+    let (api, admin) = (instance.address("api"), instance.address("admin"));
+    let commit = json!({"reservation": reservation, "cost": 1}).to_string();
     for (address, path, body) in
         [(&api, "/v1/commit", &*commit), (&admin, "/v1/peek", STRICT), (&admin, "/v1/reset", STRICT)]
     {
@@ -53,8 +61,6 @@ fn answers_by_policy(instance: &Instance) {
         assert_eq!(reply.status, 503, "{path}: {reply:?}");
         assert!(reply.json()["detail"].as_str().unwrap().starts_with("the store"), "{reply:?}");
     }
-    let ready = get(&admin, "/readyz");
-    assert_eq!((ready.status, ready.json()), (200, json!({"ready": true, "store": "degraded"})));
 }
 
 /// Peeks charge nothing.
@@ -73,6 +79,8 @@ fn is_exact_again(instance: &Instance) {
     assert!(answers.iter().all(|reply| reply.mode() == "normal"), "{answers:?}");
 }
 
+// R049: without the store, clients were told `X-RateLimit-Remaining: -1`. F6, F11: the HTTP door answered 400, or
+// what callers took for "allowed".
 #[test]
 fn it_starts_without_its_store_answers_by_the_policies_and_is_exact_once_that_is_there() {
     let server = Server::start();
@@ -81,7 +89,7 @@ fn it_starts_without_its_store_answers_by_the_policies_and_is_exact_once_that_is
     wait::until("it says that the store is away", wait::PATIENCE, || {
         instance.log().contains("the store can't be reached yet: policies say what is answered")
     });
-    answers_by_policy(&instance);
+    is_without_numbers(&instance, &decides_by_policy(&instance));
     server.restart();
     is_exact_again(&instance);
     let metrics = get(&instance.address("admin"), "/metrics").body;
@@ -89,13 +97,14 @@ fn it_starts_without_its_store_answers_by_the_policies_and_is_exact_once_that_is
     assert!(metrics.contains("outcome=\"denied\",mode=\"deny_all\"} 3\n"), "{metrics}");
 }
 
+// R054: each request waited 1 to 10 seconds.
 #[test]
 fn a_store_that_falls_silent_costs_a_timeout_and_no_more() {
     let server = Server::start();
     let instance = instance(&format!("url: \"{}\", timeout: 500ms", server.url()));
     assert_eq!(get(&instance.address("gateway"), "/strict").mode(), "normal");
     server.stop();
-    answers_by_policy(&instance);
+    is_without_numbers(&instance, &decides_by_policy(&instance));
     server.cont();
     until_it_decides(&instance);
     // What was sent while the store was frozen may have been executed once it went on. Nobody was told so:
@@ -115,4 +124,21 @@ fn a_store_that_falls_silent_costs_a_timeout_and_no_more() {
     assert_eq!(denied.status, 429);
     assert!(admitted >= left, "{admitted} admitted, and {left} were left");
     assert!(instance.log().contains("the store fails"), "{}", instance.log());
+}
+
+// R048: what a full store did depended on the order of commands in a script, and no metric told of it.
+#[test]
+fn a_full_store_is_named_by_its_fault_and_the_policies_decide() {
+    let server = Server::options().max_memory(1, "noeviction").start();
+    let instance = instance(&format!("url: \"{}\", timeout: 5s", server.url()));
+    decides_by_policy(&instance);
+    let metrics = get(&instance.address("admin"), "/metrics").body;
+    let told = ["slidegate_store_connected 1\n", "slidegate_store_failing 1\n", "slidegate_store_evicts 0\n"];
+    assert!(told.iter().all(|line| metrics.contains(line)), "{metrics}");
+    let failures = metrics.lines().find_map(|line| {
+        line.strip_prefix("slidegate_store_failures_total{fault=\"out_of_memory\"} ")?.parse::<u64>().ok()
+    });
+    assert!(failures >= Some(5), "{metrics}");
+    server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    is_exact_again(&instance);
 }
