@@ -7,21 +7,19 @@
 //!   deadline.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::figures::Figures;
-use super::node::{Node, Target};
-use super::open::SharedConnector;
+use super::node::{Node, Surroundings, Target};
 use super::pause::jittered;
 use super::refusal::Refusal;
 use super::slots::{self, Range, SLOTS};
+use super::task::OwnedTask;
 use crate::error::Fault;
 use crate::store::redis::url::Address;
 
@@ -33,32 +31,26 @@ const REFRESH_IN_TROUBLE: Duration = Duration::from_millis(200);
 const REFRESH_SPACING: Duration = Duration::from_millis(100);
 /// How long one node may take to tell its table; there are others.
 const TABLE_WAIT: Duration = Duration::from_millis(200);
-/// Redirections of one call. Two are usual while slots move; more mean that nodes disagree.
-const HOPS_MAX: u32 = 8;
-/// Until a call is tried again whose keys are just being moved.
-const MOVING_PAUSE: Duration = Duration::from_millis(2);
+/// Redirections that are followed without a pause: two are usual while a slot moves. With more of them, or TRYAGAIN,
+/// the nodes are in the middle of something: for some milliseconds, both ends of a move send callers to the other.
+const QUICK_HOPS: u32 = 2;
+/// Until they are asked again.
+const DISAGREEMENT_PAUSE: Duration = Duration::from_millis(2);
 /// A slot that nobody serves.
 const NOBODY: u16 = u16::MAX;
 
 /// The cluster, and the task that keeps its table.
 pub(super) struct Cluster {
     routing: Arc<Routing>,
-    keeper: AbortHandle,
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.keeper.abort();
-    }
+    _keeper: OwnedTask,
 }
 
 struct Routing {
-    connector: SharedConnector,
-    figures: Arc<Figures>,
-    silence_max: Duration,
+    around: Surroundings,
     seeds: Vec<Address>,
     table: ArcSwap<Table>,
-    trouble: Arc<Notify>,
+    /// Whether any node has told its table, be it an empty one.
+    told: AtomicBool,
 }
 
 /// Who serves which slot.
@@ -101,22 +93,15 @@ impl Table {
 }
 
 impl Cluster {
-    pub(super) fn start(
-        connector: SharedConnector,
-        figures: Arc<Figures>,
-        seeds: &[Address],
-        silence_max: Duration,
-    ) -> Self {
+    pub(super) fn start(around: Surroundings, seeds: &[Address]) -> Self {
         let routing = Arc::new(Routing {
-            connector,
-            figures,
-            silence_max,
+            around,
             seeds: seeds.to_vec(),
             table: ArcSwap::from_pointee(Table::empty()),
-            trouble: Arc::new(Notify::new()),
+            told: AtomicBool::new(false),
         });
-        let keeper = tokio::spawn(keep(routing.clone())).abort_handle();
-        Self { routing, keeper }
+        let keeper = OwnedTask::spawn(keep(routing.clone()));
+        Self { routing, _keeper: keeper }
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -127,11 +112,11 @@ impl Cluster {
     pub(super) async fn call(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Refusal> {
         let owner = self.routing.table.load().owner(slot).cloned();
         let Some((mut address, mut node)) = owner else {
-            self.routing.trouble.notify_one();
+            self.routing.around.trouble.notify_one();
             return Err(Refusal::unavailable(self.routing.nobody()));
         };
         let mut asking = false;
-        for _ in 0..HOPS_MAX {
+        for hop in 0.. {
             let refusal = match node.call(command, asking, deadline).await {
                 Ok(reply) => return Ok(reply),
                 Err(refusal) => refusal,
@@ -145,14 +130,13 @@ impl Cluster {
                     asking = true;
                     slots::redirect(&text, &address).map(|next| (self.routing.node(&next), next))
                 }
-                Refusal::TryAgain if Instant::now() + MOVING_PAUSE < deadline => {
-                    sleep_until(Instant::now() + MOVING_PAUSE).await;
-                    continue;
+                Refusal::TryAgain => {
+                    self.routing.around.trouble.notify_one();
+                    Some((node, address))
                 }
-                Refusal::TryAgain => return Err(Refusal::unavailable(Fault::ClusterDown)),
                 Refusal::Final { ref error, .. } => {
                     if error.fault() == Some(Fault::ClusterDown) {
-                        self.routing.trouble.notify_one();
+                        self.routing.around.trouble.notify_one();
                     }
                     return Err(refusal);
                 }
@@ -163,26 +147,33 @@ impl Cluster {
             };
             (node, address) = next;
             node.tried(deadline).await;
+            if hop >= QUICK_HOPS && !agree(deadline).await {
+                break;
+            }
         }
-        self.routing.trouble.notify_one();
+        self.routing.around.trouble.notify_one();
         Err(Refusal::unavailable(Fault::ClusterDown))
     }
+}
+
+/// Gives the nodes some time to agree; false if there is none left.
+async fn agree(deadline: Instant) -> bool {
+    let end = Instant::now() + DISAGREEMENT_PAUSE;
+    if end >= deadline {
+        return false;
+    }
+    sleep_until(end).await;
+    Instant::now() < deadline
 }
 
 impl Routing {
     /// Why a slot has no owner: because the cluster says so, or because nobody could be asked yet.
     fn nobody(&self) -> Fault {
-        if self.table.load().nodes.is_empty() { Fault::Disconnected } else { Fault::ClusterDown }
+        if self.told.load(Relaxed) { Fault::ClusterDown } else { Fault::Disconnected }
     }
 
     fn start(&self, address: &Address) -> Arc<Node> {
-        Arc::new(Node::start(
-            self.connector.clone(),
-            self.figures.clone(),
-            Target::Fixed(address.clone()),
-            self.trouble.clone(),
-            self.silence_max,
-        ))
+        Arc::new(Node::start(self.around.clone(), Target::Fixed(address.clone())))
     }
 
     /// The node at this address, connected to from now on if it was not before.
@@ -192,7 +183,7 @@ impl Routing {
 
     /// As [`node`](Self::node); and the slot is its own from now on.
     fn moved(&self, slot: u16, address: &Address) -> Arc<Node> {
-        self.trouble.notify_one();
+        self.around.trouble.notify_one();
         self.change(address, |owners, place| {
             if let Some(owner) = owners.get_mut(usize::from(slot)) {
                 *owner = place;
@@ -238,8 +229,8 @@ impl Routing {
                 continue;
             }
             let deadline = Instant::now() + TABLE_WAIT;
-            if let Ok(reply) = node.call(&question(), false, deadline).await
-                && let Some(ranges) = slots::ranges(&reply, address).filter(|ranges| !ranges.is_empty())
+            if let Ok(reply) = node.question(&question(), deadline).await
+                && let Some(ranges) = self.read_table(&reply, address)
             {
                 return Some(ranges);
             }
@@ -250,19 +241,25 @@ impl Routing {
     /// Asks the configured nodes, over connections for this purpose.
     async fn ask_seeds(&self) -> Option<Vec<Range>> {
         for address in &self.seeds {
-            let Ok(opened) = self.connector.open(address).await else {
+            let Ok(opened) = self.around.connector.open(address).await else {
                 continue;
             };
-            let mut connection = opened.connection;
-            let reply = timeout(TABLE_WAIT, connection.send_packed_command(&question())).await;
-            opened.driver.abort();
+            let mut transport = opened.transport;
+            let reply = timeout(TABLE_WAIT, transport.connection.send_packed_command(&question())).await;
             if let Ok(Ok(reply)) = reply
-                && let Some(ranges) = slots::ranges(&reply, address).filter(|ranges| !ranges.is_empty())
+                && let Some(ranges) = self.read_table(&reply, address)
             {
                 return Some(ranges);
             }
         }
         None
+    }
+
+    /// Reads a table. An empty one is no news to act on: the node has just been reset or not joined yet.
+    fn read_table(&self, reply: &Value, address: &Address) -> Option<Vec<Range>> {
+        let ranges = slots::ranges(reply, address)?;
+        self.told.store(true, Relaxed);
+        (!ranges.is_empty()).then_some(ranges)
     }
 
     /// Makes this the table. Nodes that were there stay connected; those that serve nothing and that nobody asked
@@ -279,6 +276,14 @@ impl Routing {
             let used = node.was_used();
             if used && next.node(address).is_none() {
                 next.nodes.push((address.clone(), node.clone()));
+            }
+        }
+        // A node that is in the middle of a change may know no owner: the one of before does.
+        for slot in 0..usize::from(SLOTS) {
+            if next.owners[slot] == NOBODY
+                && let Some((address, node)) = before.nodes.get(usize::from(before.owners[slot]))
+            {
+                next.owners[slot] = next.place(address, || node.clone());
             }
         }
         let moved = next.owners.iter().zip(&before.owners).filter(|(now, was)| {
@@ -319,7 +324,7 @@ async fn keep(routing: Arc<Routing>) {
         let due = jittered(if whole { REFRESH_EVERY } else { REFRESH_IN_TROUBLE });
         tokio::select! {
             () = sleep(due) => {}
-            () = routing.trouble.notified() => {}
+            () = routing.around.trouble.notified() => {}
         }
     }
 }

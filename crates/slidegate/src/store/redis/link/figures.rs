@@ -66,8 +66,9 @@ impl Figures {
         }
     }
 
-    pub(super) fn evicts(&self, evicts: bool) {
-        self.evicts.store(evicts, Relaxed);
+    /// Notes a server that may evict counters; true for the first.
+    pub(super) fn evicts(&self) -> bool {
+        !self.evicts.swap(true, Relaxed)
     }
 
     pub(super) fn read(&self, connected: bool) -> LinkFigures {

@@ -42,6 +42,7 @@ mod refusal;
 mod sentinel;
 mod slots;
 mod startup;
+mod task;
 pub(crate) mod tls;
 
 use std::fmt;
@@ -54,7 +55,7 @@ use tokio::time::{Instant, sleep};
 
 use self::cluster::Cluster;
 use self::figures::Figures;
-use self::node::{Node, Target};
+use self::node::{Node, Surroundings, Target};
 use self::open::Connector;
 use self::refusal::Refusal;
 use self::sentinel::Sentinels;
@@ -98,24 +99,26 @@ impl Link {
         }
         let figures = Arc::new(Figures::new());
         let patience = patience(config);
-        let silence_max = silence_max(config);
         let tls = config.authenticated()?;
         let connector = Arc::new(Connector::new(tls.clone(), config.login()?, config.database(), patience));
-        let trouble = Arc::new(Notify::new());
-        let node =
-            |target| Node::start(connector.clone(), figures.clone(), target, trouble.clone(), silence_max);
+        let around = Surroundings {
+            connector: connector.clone(),
+            figures: figures.clone(),
+            trouble: Arc::new(Notify::new()),
+            silence_max: silence_max(config),
+            is_cluster: matches!(config.topology(), Topology::Cluster(_)),
+        };
         let route = match config.topology() {
             Topology::Single(address) => {
-                Route::One { node: node(Target::Fixed(address.clone())), _sentinels: None }
+                Route::One { node: Node::start(around, Target::Fixed(address.clone())), _sentinels: None }
             }
             Topology::Sentinel { sentinels, master } => {
                 let to_sentinels = Arc::new(Connector::new(tls, config.login_of_sentinels(), 0, patience));
-                let (sentinels, named) = Sentinels::start(&to_sentinels, sentinels, master, &trouble);
-                Route::One { node: node(Target::Named(named)), _sentinels: Some(sentinels) }
+                let (sentinels, named) =
+                    Sentinels::start(&to_sentinels, &connector, sentinels, master, &around.trouble);
+                Route::One { node: Node::start(around, Target::Named(named)), _sentinels: Some(sentinels) }
             }
-            Topology::Cluster(seeds) => {
-                Route::Cluster(Cluster::start(connector, figures.clone(), seeds, silence_max))
-            }
+            Topology::Cluster(seeds) => Route::Cluster(Cluster::start(around, seeds)),
         };
         Ok(Self { figures, route })
     }
@@ -162,6 +165,15 @@ impl Link {
             Route::Cluster(cluster) => cluster.is_connected(),
         };
         self.figures.read(connected)
+    }
+
+    /// Where calls go now; `None` without a connection, and of a cluster.
+    #[cfg(test)]
+    fn connected_to(&self) -> Option<String> {
+        match &self.route {
+            Route::One { node, .. } => node.connected_to().map(|address| address.to_string()),
+            Route::Cluster(_) => None,
+        }
     }
 
     /// Waits until calls can be sent everywhere, or until `deadline`, and says which of the two it was.

@@ -14,16 +14,16 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, RedisError, Value};
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Notify, watch};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::figures::{Figures, place};
-use super::open::{self, NotOpened, Opened, SharedConnector};
+use super::open::{self, NotOpened, Opened, SharedConnector, Transport};
 use super::pause::Pause;
 use super::refusal::{self, Refusal};
 use super::startup;
+use super::task::OwnedTask;
 use crate::error::Fault;
 use crate::store::redis::url::Address;
 
@@ -77,20 +77,26 @@ impl Target {
 /// A server, and its connection when there is one.
 pub(super) struct Node {
     shared: Arc<Shared>,
-    supervisor: AbortHandle,
     used: AtomicBool,
+    _supervisor: OwnedTask,
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.supervisor.abort();
-    }
+/// What all nodes of a link share.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub(super) connector: SharedConnector,
+    pub(super) figures: Arc<Figures>,
+    /// Told of every loss: whoever knows where else to look.
+    pub(super) trouble: Arc<Notify>,
+    /// Nothing came back for so long, although calls were sent.
+    pub(super) silence_max: Duration,
+    /// Whether the nodes are those of a cluster.
+    pub(super) is_cluster: bool,
 }
 
 /// What calls and the supervisor share.
 struct Shared {
-    connector: SharedConnector,
-    figures: Arc<Figures>,
+    around: Surroundings,
     live: ArcSwapOption<Live>,
     /// Why there is no connection, as a place in [`Fault::ALL`].
     why: AtomicU8,
@@ -99,27 +105,17 @@ struct Shared {
     /// A connection was published, or could not be opened.
     tried: Notify,
     has_tried: AtomicBool,
-    /// Told of every loss: whoever knows where else to look.
-    trouble: Arc<Notify>,
-    /// Nothing came back for so long, although calls were sent.
-    silence_max: Duration,
 }
 
 /// A connection in use.
 struct Live {
     address: Address,
     connection: MultiplexedConnection,
-    driver: AbortHandle,
+    _driver: OwnedTask,
     calls: AtomicUsize,
     opened: Instant,
     /// When the first call was sent that nothing was received after: microseconds since `opened`, and 0 for none.
     silent_since: AtomicU64,
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
 }
 
 impl Live {
@@ -165,28 +161,19 @@ impl Drop for Place<'_> {
 }
 
 impl Node {
-    /// Starts to supervise. `trouble` is told whenever the connection is lost or can't be opened.
-    pub(super) fn start(
-        connector: SharedConnector,
-        figures: Arc<Figures>,
-        target: Target,
-        trouble: Arc<Notify>,
-        silence_max: Duration,
-    ) -> Self {
+    /// Starts to supervise.
+    pub(super) fn start(around: Surroundings, target: Target) -> Self {
         let shared = Arc::new(Shared {
-            connector,
-            figures,
+            around,
             live: ArcSwapOption::empty(),
             why: AtomicU8::new(0),
             left: Notify::new(),
             tried: Notify::new(),
             has_tried: AtomicBool::new(false),
-            trouble,
-            silence_max,
         });
         shared.because(Fault::Disconnected);
-        let supervisor = tokio::spawn(supervise(shared.clone(), target)).abort_handle();
-        Self { shared, supervisor, used: AtomicBool::new(true) }
+        let supervisor = OwnedTask::spawn(supervise(shared.clone(), target));
+        Self { shared, used: AtomicBool::new(true), _supervisor: supervisor }
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -194,6 +181,7 @@ impl Node {
     }
 
     /// Where the connection goes to, if there is one.
+    #[cfg(test)]
     pub(super) fn connected_to(&self) -> Option<Address> {
         self.shared.live.load().as_ref().map(|live| live.address.clone())
     }
@@ -224,6 +212,26 @@ impl Node {
         asking: bool,
         deadline: Instant,
     ) -> Result<Value, Refusal> {
+        let figures = &self.shared.around.figures;
+        let outcome = self.exchange(command, asking, deadline, || figures.sent(command)).await;
+        if let Ok(reply) = &outcome {
+            figures.received(reply);
+        }
+        outcome
+    }
+
+    /// As [`call`](Self::call), for the link's own questions, which are not counted.
+    pub(super) async fn question(&self, command: &Cmd, deadline: Instant) -> Result<Value, Refusal> {
+        self.exchange(command, false, deadline, || {}).await
+    }
+
+    async fn exchange(
+        &self,
+        command: &Cmd,
+        asking: bool,
+        deadline: Instant,
+        sent: impl FnOnce(),
+    ) -> Result<Value, Refusal> {
         let Some(live) = self.shared.live.load_full() else {
             return Err(Refusal::unavailable(self.shared.why()));
         };
@@ -234,7 +242,7 @@ impl Node {
         let Some(_place) = Place::take(&live) else {
             return Err(Refusal::unavailable(Fault::QueueFull));
         };
-        self.shared.figures.sent(command);
+        sent();
         live.sent(now);
         let mut connection = live.connection.clone();
         let exchange = async {
@@ -276,12 +284,11 @@ impl Shared {
             }
             Some(Ok(reply)) => {
                 live.heard();
-                self.figures.received(&reply);
                 return Ok(reply);
             }
             Some(Err(error)) => Refusal::lost(refusal::of_transport(&error), true),
             None => {
-                let silent = live.silence(Instant::now()) >= self.silence_max;
+                let silent = live.silence(Instant::now()) >= self.around.silence_max;
                 Refusal::lost(Fault::Timeout, silent)
             }
         };
@@ -303,16 +310,19 @@ impl Shared {
         if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, live)) {
             warn!(node = %live.address, fault = fault.name(), "connection to Redis lost: {fault}");
             self.left.notify_one();
-            self.trouble.notify_one();
+            self.around.trouble.notify_one();
         }
     }
 
-    fn publish(&self, opened: Opened, address: Address) -> (Arc<Live>, JoinHandle<()>) {
-        let Opened { connection, driver, .. } = opened;
+    fn publish(&self, opened: Opened, address: Address) -> (Arc<Live>, oneshot::Receiver<()>) {
+        if opened.hello.is_cluster && !self.around.is_cluster {
+            warn!(node = %address, "this is a node of a cluster: write redis-cluster:// in the store URL");
+        }
+        let Transport { connection, driver, broken } = opened.transport;
         let live = Arc::new(Live {
             address,
             connection,
-            driver: driver.abort_handle(),
+            _driver: driver,
             calls: AtomicUsize::new(0),
             opened: Instant::now(),
             silent_since: AtomicU64::new(0),
@@ -321,7 +331,7 @@ impl Shared {
         info!(node = %live.address, "connected to Redis");
         self.has_tried.store(true, Relaxed);
         self.tried.notify_waiters();
-        (live, driver)
+        (live, broken)
     }
 
     /// Notes why there is no connection. Logged when the reason changes, not at every try.
@@ -332,7 +342,7 @@ impl Shared {
         }
         self.has_tried.store(true, Relaxed);
         self.tried.notify_waiters();
-        self.trouble.notify_one();
+        self.around.trouble.notify_one();
     }
 }
 
@@ -348,10 +358,10 @@ async fn supervise(shared: Arc<Shared>, mut target: Target) {
             Ok(opened) => {
                 last = None;
                 if std::mem::replace(&mut before, true) {
-                    shared.figures.reconnected();
+                    shared.around.figures.reconnected();
                 }
-                let (live, driver) = shared.publish(opened, address.clone());
-                let fault = watch_over(&shared, &live, driver, &mut target).await;
+                let (live, broken) = shared.publish(opened, address.clone());
+                let fault = watch_over(&shared, &live, broken, &mut target).await;
                 shared.leave(&live, fault);
                 // That one is known already.
                 let _ = timeout(Duration::ZERO, shared.left.notified()).await;
@@ -368,18 +378,22 @@ async fn supervise(shared: Arc<Shared>, mut target: Target) {
 }
 
 async fn open_master(shared: &Shared, address: &Address) -> Result<Opened, NotOpened> {
-    let opened = shared.connector.open(address).await?;
+    let opened = shared.around.connector.open(address).await?;
     if opened.hello.is_master {
         return Ok(opened);
     }
-    opened.driver.abort();
     Err(NotOpened { fault: Fault::ReadOnly, why: "it is a replica".to_owned() })
 }
 
 /// Returns when the connection is not to be used any more, and why.
-async fn watch_over(shared: &Shared, live: &Arc<Live>, driver: JoinHandle<()>, target: &mut Target) -> Fault {
+async fn watch_over(
+    shared: &Shared,
+    live: &Arc<Live>,
+    broken: oneshot::Receiver<()>,
+    target: &mut Target,
+) -> Fault {
     tokio::select! {
-        _ = driver => Fault::Disconnected,
+        _ = broken => Fault::Disconnected,
         () = shared.left.notified() => shared.why(),
         () = target.moved_from(&live.address) => {
             info!(node = %live.address, "Sentinel names another master");
@@ -392,14 +406,15 @@ async fn watch_over(shared: &Shared, live: &Arc<Live>, driver: JoinHandle<()>, t
 /// The watchdog: asks now and then, and returns when the answer is wrong or does not come.
 async fn question(shared: &Shared, live: &Live) -> Fault {
     let mut connection = live.connection.clone();
-    let evicts = startup::evicts(&mut connection, shared.connector.patience()).await;
-    if let Some(policy) = evicts {
-        shared.figures.evicts(true);
+    let evicts = startup::evicts(&mut connection, shared.around.connector.patience()).await;
+    if let Some(policy) = evicts
+        && shared.around.figures.evicts()
+    {
         warn!(node = %live.address, policy, "Redis may evict counters, and then admits too much: set maxmemory-policy noeviction");
     }
     loop {
         sleep(WATCH_EVERY).await;
-        match timeout(shared.connector.patience(), open::still_master(&mut connection)).await {
+        match timeout(shared.around.connector.patience(), open::still_master(&mut connection)).await {
             Ok(Ok(())) => live.heard(),
             Ok(Err(fault)) => return fault,
             Err(_) => return Fault::Timeout,

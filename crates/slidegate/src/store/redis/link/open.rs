@@ -16,11 +16,12 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::refusal::{self, Refusal};
+use super::task::OwnedTask;
 use super::tls::Authenticated;
 use crate::error::{Fault, StoreError};
 use crate::store::redis::config::Login;
@@ -50,10 +51,17 @@ pub(super) struct Connector {
     patience: Duration,
 }
 
-/// A connection that answers. Its driver ends when it breaks, and has to be aborted when it is not needed.
-pub(super) struct Opened {
+/// A connection, and the task that writes and reads for it.
+pub(super) struct Transport {
     pub(super) connection: MultiplexedConnection,
-    pub(super) driver: JoinHandle<()>,
+    pub(super) driver: OwnedTask,
+    /// Resolves when the connection has broken.
+    pub(super) broken: oneshot::Receiver<()>,
+}
+
+/// A connection whose server has answered.
+pub(super) struct Opened {
+    pub(super) transport: Transport,
     pub(super) hello: Hello,
 }
 
@@ -99,15 +107,10 @@ impl Connector {
     /// Opens a connection for commands.
     pub(super) async fn open(&self, address: &Address) -> Result<Opened, NotOpened> {
         let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let (mut connection, driver) = self.dial(address, &settings, config()).await?;
-        let greeting = within(self.patience, "no answer to the greeting", greet(&mut connection, self)).await;
-        match greeting {
-            Ok(hello) => Ok(Opened { connection, driver, hello }),
-            Err(error) => {
-                driver.abort();
-                Err(error)
-            }
-        }
+        let mut transport = self.dial(address, &settings, config()).await?;
+        let greeting = greet(&mut transport.connection, self);
+        let hello = within(self.patience, "no answer to the greeting", greeting).await?;
+        Ok(Opened { transport, hello })
     }
 
     /// Opens a connection that listens: what is published goes to `pushes`. RESP3, so that commands can be sent
@@ -116,7 +119,7 @@ impl Connector {
         &self,
         address: &Address,
         pushes: UnboundedSender<PushInfo>,
-    ) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened> {
+    ) -> Result<Transport, NotOpened> {
         let mut settings =
             RedisConnectionInfo::default().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP3);
         if let Some(login) = &self.login {
@@ -131,7 +134,7 @@ impl Connector {
         address: &Address,
         settings: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
-    ) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened> {
+    ) -> Result<Transport, NotOpened> {
         within(self.patience, "no connection in time", async {
             match address {
                 Address::Unix(path) => {
@@ -206,7 +209,7 @@ async fn start<S>(
     stream: S,
     settings: &RedisConnectionInfo,
     config: AsyncConnectionConfig,
-) -> Result<(MultiplexedConnection, JoinHandle<()>), NotOpened>
+) -> Result<Transport, NotOpened>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -217,44 +220,39 @@ where
         }
         _ => NotOpened::new(refusal::of_transport(&error), error.category()),
     })?;
-    Ok((connection, tokio::spawn(driver)))
+    let (ended, broken) = oneshot::channel();
+    let driver = OwnedTask::spawn(async move {
+        driver.await;
+        // Nobody listens any more if the connection was left before.
+        let _ = ended.send(());
+    });
+    Ok(Transport { connection, driver, broken })
 }
 
-/// Logs in, chooses the database and asks who is there, in one round trip.
+/// Logs in, chooses the database and asks who is there. One after another: of a pipeline, an answer that is no RESP
+/// can't be told from an end of the connection.
 async fn greet(connection: &mut MultiplexedConnection, connector: &Connector) -> Result<Hello, NotOpened> {
-    let mut greeting = Pipeline::new();
-    let mut names = Vec::new();
-    let mut add = |name: &'static str, command: Cmd| {
-        greeting.add_command(command);
-        names.push(name);
-    };
     if let Some(login) = &connector.login {
         let mut auth = ::redis::cmd("AUTH");
         auth.arg(login.username.as_deref()).arg(&login.password);
-        add("AUTH", auth);
+        ask(connection, "AUTH", &auth).await?;
     }
     if connector.database != 0 {
         let mut select = ::redis::cmd("SELECT");
         select.arg(connector.database);
-        add("SELECT", select);
+        ask(connection, "SELECT", &select).await?;
     }
-    add("HELLO", hello());
-    add("PING", ::redis::cmd("PING"));
-    let count = names.len();
-    let replies = connection.send_packed_commands(&greeting, 0, count).await;
-    let replies = replies.map_err(|error| NotOpened::new(refusal::of_transport(&error), error.category()))?;
-    let mut who = None;
-    for (name, reply) in names.into_iter().zip(replies) {
-        match (name, reply) {
-            ("HELLO", Value::ServerError(error)) if error.details().is_some_and(unknown) => {
-                return Err(NotOpened::new(Fault::TooOld, Fault::TooOld));
-            }
-            (name, Value::ServerError(error)) => return Err(refused(name, &error)),
-            ("HELLO", reply) => who = Some(read_hello(&reply)?),
-            _ => {}
-        }
+    let who = read_hello(&ask(connection, "HELLO", &hello()).await?)?;
+    ask(connection, "PING", &::redis::cmd("PING")).await?;
+    Ok(who)
+}
+
+async fn ask(connection: &mut MultiplexedConnection, name: &str, command: &Cmd) -> Result<Value, NotOpened> {
+    match connection.send_packed_command(command).await {
+        Ok(Value::ServerError(error)) => Err(refused(name, &error)),
+        Ok(reply) => Ok(reply),
+        Err(error) => Err(NotOpened::new(refusal::of_transport(&error), error.category())),
     }
-    who.ok_or_else(|| NotOpened::new(Fault::Protocol, "no answer to HELLO"))
 }
 
 /// Named, so that `CLIENT LIST` tells whose connection it is.
@@ -264,13 +262,11 @@ fn hello() -> Cmd {
     hello
 }
 
-fn unknown(detail: &str) -> bool {
-    detail.starts_with("unknown command")
-}
-
 /// The code and the command's name, and nothing else: servers repeat the arguments of what they don't know.
 fn refused(name: &str, error: &::redis::ServerError) -> NotOpened {
+    let unknown = error.details().is_some_and(|detail| detail.starts_with("unknown command"));
     let fault = match (name, refusal::of_server(error)) {
+        ("HELLO", _) if unknown => Fault::TooOld,
         // `ERR AUTH <password> called without any password configured`, and the like.
         ("AUTH", _) => Fault::NotAuthenticated,
         (_, Refusal::Final { error, .. }) => error.fault().unwrap_or(Fault::Protocol),
@@ -336,3 +332,61 @@ pub(super) async fn still_master(connection: &mut MultiplexedConnection) -> Resu
 
 /// The shared parts of everything that opens connections.
 pub(super) type SharedConnector = Arc<Connector>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello_of(version: &str, role: &str, mode: &str) -> Value {
+        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let pairs = [("server", "redis"), ("version", version), ("mode", mode), ("role", role)];
+        let mut words: Vec<Value> =
+            pairs.iter().flat_map(|(name, value)| [bulk(name), bulk(value)]).collect();
+        words.extend([bulk("modules"), Value::Array(Vec::new())]);
+        Value::Array(words)
+    }
+
+    fn refusal_of(name: &str, line: &str) -> NotOpened {
+        match ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
+            Ok(Value::ServerError(error)) => refused(name, &error),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn servers_older_than_the_scripts_need_are_refused_by_version() {
+        for version in ["6.0.16", "5.0.7", "3.2.12", "6.1"] {
+            let refused = read_hello(&hello_of(version, "master", "standalone")).expect_err("too old");
+            assert_eq!(refused.fault, Fault::TooOld, "{version}");
+        }
+        for version in ["6.2.0", "7.0.15", "8.2.1", "9.1.2", "10.0"] {
+            let hello = read_hello(&hello_of(version, "master", "standalone")).expect("new enough");
+            assert!(hello.is_master, "{version}");
+        }
+        // Before 6.0 there is no HELLO to ask.
+        assert_eq!(refusal_of("HELLO", "ERR unknown command 'HELLO'").fault, Fault::TooOld);
+        assert!(Fault::TooOld.to_string().contains("needs Redis 6.2 or newer"));
+    }
+
+    #[test]
+    fn a_replica_is_no_master() {
+        let hello = read_hello(&hello_of("7.0.15", "replica", "cluster")).expect("new enough");
+        assert!(!hello.is_master);
+        assert!(read_hello(&Value::Okay).is_err());
+        assert!(read_hello(&hello_of("seven", "master", "standalone")).is_err());
+    }
+
+    #[test]
+    fn what_a_server_repeats_of_a_password_is_not_told() {
+        let lines = [
+            "ERR unknown command 'AUTH', with args beginning with: 'user' 'hunter2'",
+            "ERR AUTH hunter2 called without any password configured for the default user.",
+            "WRONGPASS invalid username-password pair or user is disabled: hunter2",
+        ];
+        for line in lines {
+            let refused = refusal_of("AUTH", line);
+            assert_eq!(refused.fault, Fault::NotAuthenticated);
+            assert!(!format!("{refused:?}").contains("hunter2"), "{refused:?}");
+        }
+    }
+}

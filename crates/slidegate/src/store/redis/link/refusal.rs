@@ -56,6 +56,8 @@ pub(super) fn of_server(error: &ServerError) -> Refusal {
         "MOVED" => redirected(detail).map_or(PROTOCOL, |(slot, node)| Refusal::Moved(slot, node)),
         "ASK" => redirected(detail).map_or(PROTOCOL, |(_, node)| Refusal::Ask(node)),
         "TRYAGAIN" => Refusal::TryAgain,
+        // Said of one slot, in the middle of a change; of the whole cluster, it is down for longer than a call.
+        "CLUSTERDOWN" if detail == "Hash slot not served" => Refusal::TryAgain,
         "NOSCRIPT" if origin == Origin::Server => Refusal::NoScript,
         _ => known(code, detail, origin),
     }

@@ -5,8 +5,10 @@
 //! epoch under which it became true, and the highest epoch wins: a sentinel that was away for a while repeats
 //! what was true before.
 //!
-//! A sentinel names the promoted server from the moment on that it has confirmed its promotion, which is before
-//! it publishes `+switch-master`; so the event before that one is listened to as well.
+//! Sentinel learns of a promotion from the next INFO that it asks for, up to a second after it happened, and
+//! publishes `+switch-master` later still. For all that time the old master would be written to, and its writes
+//! be lost. So the server that a failover has selected is asked itself whether it is the master yet, and is
+//! gone over to as soon as it says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +18,26 @@ use ::redis::{Pipeline, PushInfo, PushKind, Value};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{Notify, watch};
-use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use super::open::{SharedConnector, field, text};
+use super::open::Transport;
+use super::open::{self, SharedConnector, field, text};
 use super::pause::{Pause, jittered};
+use super::task::OwnedTask;
+use crate::error::Fault;
 use crate::store::redis::url::Address;
 
-/// Published when the master of a name is another one now, and when its successor has taken over.
-const EVENTS: [&str; 2] = ["+switch-master", "+failover-state-reconf-slaves"];
+/// Published when a failover has selected the server to promote: `slave <name> <ip> <port> @ <master> ...`.
+const SELECTED: &str = "+selected-slave";
+/// What is listened to: also the events after which a sentinel names another master.
+const EVENTS: [&str; 3] = [SELECTED, "+failover-state-reconf-slaves", "+switch-master"];
+/// How often a selected server is asked whether it is the master yet. Twenty questions are few beside the calls
+/// that would be lost in a second.
+const PROMOTION_ASK_EVERY: Duration = Duration::from_millis(25);
+/// Until then a promotion has happened and some sentinel has confirmed it, or the failover has been given up.
+const PROMOTION_MAX: Duration = Duration::from_secs(10);
 /// The net below the events.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Between questions, however many calls fail.
@@ -33,13 +45,7 @@ const ASK_SPACING: Duration = Duration::from_millis(50);
 
 /// The tasks that listen; dropping ends them.
 pub(super) struct Sentinels {
-    tasks: Vec<AbortHandle>,
-}
-
-impl Drop for Sentinels {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-    }
+    _tasks: Vec<OwnedTask>,
 }
 
 /// What a sentinel said last.
@@ -52,14 +58,26 @@ struct Said {
 /// What all of them said last, and what follows from it.
 struct Board {
     name: String,
-    said: Mutex<Vec<Option<Said>>>,
+    words: Mutex<Words>,
     master: watch::Sender<Option<Address>>,
 }
 
+struct Words {
+    said: Vec<Option<Said>>,
+    /// The master by its own word, and until when that counts without a sentinel's.
+    promoted: Option<(Address, Instant)>,
+}
+
 impl Board {
+    fn new(name: &str, count: usize, master: watch::Sender<Option<Address>>) -> Self {
+        let words = Words { said: vec![None; count], promoted: None };
+        Self { name: name.to_owned(), words: Mutex::new(words), master }
+    }
+
     /// Notes what one sentinel says, and names the master that follows.
-    fn note(&self, index: usize, said: Option<Said>) {
-        let mut all = self.said.lock();
+    fn note(&self, index: usize, said: Option<Said>, now: Instant) {
+        let mut words = self.words.lock();
+        let Words { said: all, promoted } = &mut *words;
         all[index] = said;
         // Of equal epochs the one just heard: within a failover, epochs change before addresses do.
         let heard = all[index].iter();
@@ -70,11 +88,33 @@ impl Board {
         let Some(newest) = newest else {
             return;
         };
+        if promoted.as_ref().is_some_and(|(master, end)| *master != newest.master && now < *end) {
+            return;
+        }
+        *promoted = None;
+        self.name_master(&newest.master, "Sentinel names the master");
+    }
+
+    /// Notes that a server which a failover had selected says that it is the master.
+    fn note_promotion(&self, master: Address, now: Instant) {
+        let mut words = self.words.lock();
+        self.name_master(&master, "a failover has promoted the master");
+        words.promoted = Some((master, now + PROMOTION_MAX));
+    }
+
+    /// Takes back what a sentinel said that is away, unless nobody else says anything.
+    fn forget(&self, index: usize, now: Instant) {
+        if self.words.lock().said.iter().flatten().count() > 1 {
+            self.note(index, None, now);
+        }
+    }
+
+    fn name_master(&self, newest: &Address, text: &str) {
         self.master.send_if_modified(|master| {
-            let changed = master.as_ref() != Some(&newest.master);
+            let changed = master.as_ref() != Some(newest);
             if changed {
-                info!(master = %newest.master, name = %self.name, epoch = newest.epoch, "Sentinel names the master");
-                *master = Some(newest.master.clone());
+                info!(master = %newest, name = %self.name, "{text}");
+                *master = Some(newest.clone());
             }
             changed
         });
@@ -85,27 +125,28 @@ impl Sentinels {
     /// Listens to all of them. `trouble` makes them be asked at once.
     pub(super) fn start(
         connector: &SharedConnector,
+        to_master: &SharedConnector,
         sentinels: &[Address],
         name: &str,
         trouble: &Arc<Notify>,
     ) -> (Self, watch::Receiver<Option<Address>>) {
         let (master, named) = watch::channel(None);
-        let board =
-            Arc::new(Board { name: name.to_owned(), said: Mutex::new(vec![None; sentinels.len()]), master });
+        let board = Arc::new(Board::new(name, sentinels.len(), master));
         let ask = Arc::new(Notify::new());
         let listen = |(index, address): (usize, &Address)| {
             let sentinel = Sentinel {
                 index,
                 address: address.clone(),
                 connector: connector.clone(),
+                to_master: to_master.clone(),
                 board: board.clone(),
                 ask: ask.clone(),
             };
-            tokio::spawn(sentinel.follow()).abort_handle()
+            OwnedTask::spawn(sentinel.follow())
         };
         let mut tasks: Vec<_> = sentinels.iter().enumerate().map(listen).collect();
-        tasks.push(tokio::spawn(relay(trouble.clone(), ask)).abort_handle());
-        (Self { tasks }, named)
+        tasks.push(OwnedTask::spawn(relay(trouble.clone(), ask)));
+        (Self { _tasks: tasks }, named)
     }
 }
 
@@ -123,6 +164,7 @@ struct Sentinel {
     index: usize,
     address: Address,
     connector: SharedConnector,
+    to_master: SharedConnector,
     board: Arc<Board>,
     ask: Arc<Notify>,
 }
@@ -155,15 +197,12 @@ impl Sentinel {
             let (pushes, pushed) = mpsc::unbounded_channel();
             let why = match self.connector.listen(&self.address, pushes).await {
                 Err(error) => error.why,
-                Ok((connection, driver)) => {
-                    let ended = self.listen(connection, driver, pushed, &mut pause, &mut told).await;
+                Ok(transport) => {
+                    let ended = self.listen(transport, pushed, &mut pause, &mut told).await;
                     ended.text().to_owned()
                 }
             };
-            // Its word counts no more while it is away, unless nobody else's does.
-            if self.board.said.lock().iter().flatten().count() > 1 {
-                self.board.note(self.index, None);
-            }
+            self.board.forget(self.index, Instant::now());
             if !std::mem::replace(&mut told, true) {
                 warn!(sentinel = %self.address, name = %self.board.name, "not listening to a sentinel: {why}");
             }
@@ -173,13 +212,15 @@ impl Sentinel {
 
     async fn listen(
         &self,
-        mut connection: MultiplexedConnection,
-        mut driver: JoinHandle<()>,
+        transport: Transport,
         mut pushed: UnboundedReceiver<PushInfo>,
         pause: &mut Pause,
         told: &mut bool,
     ) -> Ended {
+        let Transport { mut connection, driver: _driver, broken } = transport;
         let patience = self.connector.patience();
+        // Ended with this function.
+        let mut promotions = JoinSet::new();
         let ended = async {
             match timeout(patience, connection.subscribe(&EVENTS[..])).await {
                 Ok(Ok(())) => {}
@@ -190,35 +231,77 @@ impl Sentinel {
                 match timeout(patience, question(&mut connection, &self.board.name)).await {
                     Err(_) => return Ended::Silent,
                     Ok(Err(ended)) => return ended,
-                    Ok(Ok(said)) => self.board.note(self.index, Some(said)),
+                    Ok(Ok(said)) => self.board.note(self.index, Some(said), Instant::now()),
                 }
                 pause.reset();
                 *told = false;
                 tokio::select! {
-                    () = event(&mut pushed) => {}
+                    event = event(&mut pushed) => {
+                        if let Some(selected) = selected(&event, &self.board.name) {
+                            let (connector, board) = (self.to_master.clone(), self.board.clone());
+                            promotions.spawn(await_promotion(connector, board, selected));
+                        }
+                    }
                     () = self.ask.notified() => {}
                     () = sleep(jittered(ASK_EVERY)) => {}
                 }
             }
         };
-        let ended = tokio::select! {
+        tokio::select! {
             ended = ended => ended,
-            _ = &mut driver => Ended::Closed,
-        };
-        driver.abort();
-        ended
+            _ = broken => Ended::Closed,
+        }
     }
 }
 
 /// Waits for an event; confirmations of the subscription are none.
-async fn event(pushed: &mut UnboundedReceiver<PushInfo>) {
+async fn event(pushed: &mut UnboundedReceiver<PushInfo>) -> PushInfo {
     loop {
         match pushed.recv().await {
-            Some(push) if push.kind == PushKind::Message => return,
+            Some(push) if push.kind == PushKind::Message => return push,
             Some(_) => {}
             // The driver has ended, which is noticed elsewhere.
             None => std::future::pending().await,
         }
+    }
+}
+
+/// The server that a failover of this master has selected, if that is what the event tells.
+fn selected(event: &PushInfo, name: &str) -> Option<Address> {
+    let [channel, payload] = event.data.as_slice() else {
+        return None;
+    };
+    if text(channel)? != SELECTED {
+        return None;
+    }
+    let words: Vec<&str> = text(payload)?.split(' ').collect();
+    match words.as_slice() {
+        ["slave", _, host, port, "@", master, ..] if *master == name => {
+            Some(Address::Tcp((*host).to_owned(), port.parse().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// Asks a selected server until it is the master.
+async fn await_promotion(connector: SharedConnector, board: Arc<Board>, selected: Address) {
+    let asking = async {
+        loop {
+            if let Ok(opened) = connector.open(&selected).await {
+                let mut transport = opened.transport;
+                loop {
+                    match open::still_master(&mut transport.connection).await {
+                        Ok(()) => return,
+                        Err(Fault::ReadOnly) => sleep(PROMOTION_ASK_EVERY).await,
+                        Err(_) => break,
+                    }
+                }
+            }
+            sleep(PROMOTION_ASK_EVERY).await;
+        }
+    };
+    if timeout(PROMOTION_MAX, asking).await.is_ok() {
+        board.note_promotion(selected, Instant::now());
     }
 }
 
@@ -258,7 +341,7 @@ mod tests {
 
     fn board(count: usize) -> (Board, watch::Receiver<Option<Address>>) {
         let (master, named) = watch::channel(None);
-        (Board { name: "mymaster".to_owned(), said: Mutex::new(vec![None; count]), master }, named)
+        (Board::new("mymaster", count, master), named)
     }
 
     fn port(named: &watch::Receiver<Option<Address>>) -> Option<u16> {
@@ -271,32 +354,64 @@ mod tests {
     #[test]
     fn the_newest_epoch_wins_over_a_sentinel_that_was_away() {
         let (board, named) = board(3);
-        board.note(0, said(1, 1));
+        board.note(0, said(1, 1), Instant::now());
         assert_eq!(port(&named), Some(1));
-        board.note(1, said(2, 2));
+        board.note(1, said(2, 2), Instant::now());
         assert_eq!(port(&named), Some(2));
-        board.note(2, said(1, 1));
+        board.note(2, said(1, 1), Instant::now());
         assert_eq!(port(&named), Some(2), "it repeats what was true before");
-        board.note(0, said(2, 2));
+        board.note(0, said(2, 2), Instant::now());
         assert_eq!(port(&named), Some(2));
     }
 
     #[test]
     fn within_an_epoch_the_last_word_counts() {
         let (board, named) = board(2);
-        board.note(0, said(1, 1));
-        board.note(1, said(1, 1));
-        board.note(0, said(1, 2));
+        board.note(0, said(1, 1), Instant::now());
+        board.note(1, said(1, 1), Instant::now());
+        board.note(0, said(1, 2), Instant::now());
         assert_eq!(port(&named), Some(2));
     }
 
     #[test]
     fn sentinels_that_were_reset_count_again_from_nothing() {
         let (board, named) = board(2);
-        board.note(0, said(7, 1));
-        board.note(1, said(7, 1));
-        board.note(0, said(0, 2));
-        board.note(1, said(0, 2));
+        board.note(0, said(7, 1), Instant::now());
+        board.note(1, said(7, 1), Instant::now());
+        board.note(0, said(0, 2), Instant::now());
+        board.note(1, said(0, 2), Instant::now());
         assert_eq!(port(&named), Some(2));
+    }
+
+    #[test]
+    fn a_promotion_counts_until_a_sentinel_confirms_it_or_it_was_none() {
+        let now = Instant::now();
+        let other = || Address::Tcp("m".to_owned(), 2);
+        let (board, named) = board(2);
+        board.note(0, said(1, 1), now);
+        board.note_promotion(other(), now);
+        board.note(1, said(1, 1), now);
+        assert_eq!(port(&named), Some(2), "sentinels are late");
+        board.note(0, said(2, 2), now);
+        board.note(0, said(3, 1), now);
+        assert_eq!(port(&named), Some(1), "confirmed, and then another failover");
+
+        board.note_promotion(other(), now);
+        board.note(0, said(3, 1), now + PROMOTION_MAX);
+        assert_eq!(port(&named), Some(1), "no sentinel has confirmed it");
+    }
+
+    #[test]
+    fn only_a_selection_for_this_master_is_one() {
+        let event = |channel: &str, payload: &str| {
+            let data = [channel, payload].map(|text| Value::BulkString(text.as_bytes().to_vec())).to_vec();
+            PushInfo { kind: PushKind::Message, data }
+        };
+        let payload = "slave 10.0.0.2:6380 10.0.0.2 6380 @ mymaster 10.0.0.1 6379";
+        let address = Some(Address::Tcp("10.0.0.2".to_owned(), 6380));
+        assert_eq!(selected(&event(SELECTED, payload), "mymaster"), address);
+        assert_eq!(selected(&event(SELECTED, payload), "other"), None);
+        assert_eq!(selected(&event("+switch-master", payload), "mymaster"), None);
+        assert_eq!(selected(&event(SELECTED, "nothing"), "mymaster"), None);
     }
 }

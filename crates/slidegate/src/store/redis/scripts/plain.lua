@@ -15,19 +15,24 @@ while done < parts do
   end
   local key = KEYS[done + 1]
   local raw = redis.pcall('GETRANGE', key, '0', '399')
-  if type(raw) ~= 'string' or #raw < 64 then break end
+  if raw == '' then
+    raw = pack('<I4I4I8I8I4I8I8I8I8I4', 1, now_floor % 4294967296, 0, 0, r, 0, 0, 0, 0, 0)
+  elseif type(raw) ~= 'string' or #raw < 64 then
+    break
+  end
   local kinds, rows_capacity, epoch = unpack('<I3BI4', raw)
   local r_is, lease, capacity, tail, head, tail_tick, last, used, newest = unpack('<I4I4I4I4I4I4I8I4I4', raw, 25)
   local natural = ceil(now_ceil / r)
   if kinds % 65536 ~= 1 or r_is ~= r or lease > 0 or last > natural then break end
-  local long, ring_at = #raw >= 400, 64 + rows_capacity * 24
+  local long, ring_at, rows = #raw >= 400, 64 + rows_capacity * 24, floor(kinds / 65536)
 
-  -- What became of this instance's last call. A row that is missing is made by check.lua.
+  -- What became of this instance's last call.
   local own_at
   if kind < 2 then
     own_at = string.find(raw, identity, 65, true)
-    if not own_at or (own_at - 65) % 24 > 0 or own_at > 64 + floor(kinds / 65536) * 24
-      or unpack('<I8', raw, own_at + 8) ~= ack then
+    if own_at then
+      if (own_at - 65) % 24 > 0 or own_at > 64 + rows * 24 or unpack('<I8', raw, own_at + 8) ~= ack then break end
+    elseif long or rows >= 8 or ack > 0 and kind == 0 then
       break
     end
   end
@@ -73,13 +78,19 @@ while done < parts do
     end
     used, newest = used + taken, newest + taken
     if head == tail then tail_tick = last end
-    local own = ''
-    if own_at then own = sub(raw, 65, own_at + 7) .. pack('<I8I4I4', seq, taken, last % 4294967296) end
+    local own, own_end = '', 65
+    if own_at then
+      own, own_end = sub(raw, 65, own_at + 7) .. pack('<I8I4I4', seq, taken, last % 4294967296), own_at + 24
+    elseif kind < 2 then
+      own = sub(raw, 65, 64 + rows * 24) .. identity .. pack('<I8I4I4', seq, taken, last % 4294967296)
+      own_end, rows = ring_at + 1, rows + 1
+    end
     if not long then
       if head - tail > capacity then capacity = math.max(capacity * 2, 8) end
-      local rest = sub(raw, own_at and own_at + 24 or 65, tail > 0 and ring_at or -1)
+      local rest = sub(raw, own_end, tail > 0 and ring_at or -1)
       if tail > 0 then rest = rest .. sub(raw, ring_at + 1 + tail * 8) end
-      call('SET', key, sub(raw, 1, 32)
+      local front = own_at and sub(raw, 1, 32) or sub(raw, 1, 2) .. string.char(rows, rows) .. sub(raw, 5, 32)
+      call('SET', key, front
         .. pack('<I4I4I4I4I8I4I4', capacity, 0, head - tail, tail_tick % 4294967296, last, used, newest)
         .. own .. rest .. pushed, 'PX', ARGV[limit + 2])
     elseif turned or tail ~= tail_was then

@@ -23,7 +23,6 @@ fn every_class_has_one_outcome() {
         ("NOAUTH Authentication required.".to_owned(), "unavailable not_authenticated leave"),
         ("WRONGPASS invalid username-password pair".to_owned(), "unavailable not_authenticated leave"),
         ("CLUSTERDOWN The cluster is down".to_owned(), "unavailable cluster_down"),
-        ("CLUSTERDOWN Hash slot not served".to_owned(), "unavailable cluster_down"),
         (in_7("OOM command not allowed when used memory > 'maxmemory'."), "unavailable out_of_memory"),
         (in_62("-OOM command not allowed when used memory > 'maxmemory'."), "unavailable out_of_memory"),
         ("MISCONF Redis is configured to save RDB snapshots".to_owned(), "unavailable writes_refused"),
@@ -60,6 +59,7 @@ fn redirections_name_a_slot_and_a_node() {
     assert_eq!((slot, node.as_str()), (3999, "127.0.0.1:6381"));
     let Refusal::Ask(node) = refusal("ASK 3999 ::1:6381") else { panic!("ask") };
     assert_eq!(node, "::1:6381");
+    assert!(matches!(refusal("CLUSTERDOWN Hash slot not served"), Refusal::TryAgain));
     assert!(matches!(refusal("TRYAGAIN Multiple keys request during rehashing of slot"), Refusal::TryAgain));
     assert!(matches!(refusal("NOSCRIPT No matching script. Please use EVAL."), Refusal::NoScript));
     assert!(matches!(refusal("MOVED"), Refusal::Final { .. }));
