@@ -127,14 +127,14 @@ impl Model {
     ) -> Result<T, StoreError> {
         let _touching = Touching::new(&self.shared, keys);
         let course = self.world(|world| world.courses.pop_front().unwrap_or(world.usual));
-        wait(course.there_ms).await;
+        pass(course.there_ms).await;
         match course.fails {
             Some(Fails::Unavailable) => return Err(StoreError::Unavailable { fault: Fault::Disconnected }),
             Some(Fails::Panics) => panic!("the model was told to"),
             Some(Fails::Lost) | None => {}
         }
         let result = self.world(|world| execute(world, self.now()));
-        wait(course.back_ms).await;
+        pass(course.back_ms).await;
         match course.fails {
             Some(_) => Err(StoreError::Lost { fault: Fault::Timeout }),
             None => Ok(result),
@@ -142,8 +142,8 @@ impl Model {
     }
 }
 
-/// In virtual time; a call of no length is over at its first poll.
-async fn wait(length_ms: u64) {
+/// Lets virtual time pass, and all happen that is due meanwhile; no time is over at the first poll.
+pub(crate) async fn pass(length_ms: u64) {
     if length_ms > 0 {
         tokio::time::sleep(Duration::from_millis(length_ms)).await;
     }
@@ -351,7 +351,7 @@ pub(crate) const ROUND_TRIP: Course = Course { there_ms: 2, back_ms: 2, fails: N
 
 /// Lets all that is under way come to its end, in virtual time.
 pub(crate) async fn settle_down() {
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    pass(1000).await;
 }
 
 /// Runs on a paused clock, in one thread: the same steps each time.

@@ -25,7 +25,7 @@
 //!
 //! # What is not repeated
 //! Peeks; checks with a policy that counts denied requests; refusals of shadow policies alone; whatever was
-//! not decided by the counters (any mode but `normal`). A reservation is denied like any check.
+//! not decided by the counters (any mode but `normal`); refusals that are not [exact](Certainty::Exact). A reservation is denied like any check.
 //!
 //! # Costs
 //! A cost above one that was denied is denied as well, but its wait is longer and not known here. So it is
@@ -140,7 +140,7 @@ impl Memory {
 
     /// Learns from what the store has decided by now. `others`: denials of the same counters are known.
     fn learn(&self, question: &Question<'_>, others: bool, answer: &Answer, now_us: u64) {
-        if answer.mode != Mode::Normal {
+        if answer.mode != Mode::Normal || answer.certainty != Certainty::Exact {
             return;
         }
         if answer.granted > 0 {

@@ -283,6 +283,27 @@ async fn a_denial_that_was_on_its_way_during_a_reset_is_void() {
     assert!(matches!(memory.find(&question(7_001)), Found::Denied(_)));
 }
 
+/// In a cluster: refused because of a check that was refused itself, and is giving back what it took.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_may_pass_is_not_repeated() {
+    let memory = Memory::new();
+    let policy = policy("p", "1/1m").build().unwrap();
+    let key = slidegate_core::key::Key::EMPTY;
+    let counter = Counter { policy: &policy, key: &key, limit: &policy.limits()[0] };
+    let charges = [crate::store::Charge { counter, cost: 1, group: 0, terms: policy.terms() }];
+    let question =
+        |asked_us| Question { name: memory.naming.of_check(&charges), charges: &charges, asked_us };
+    let retry_after = Some(Millis(60_000));
+    let outcome = slidegate_core::decision::Outcome { violated: true, retry_after, ..Default::default() };
+    for certainty in [Certainty::Passing, Certainty::Unconfirmed, Certainty::Exact] {
+        let outcomes = [outcome].into_iter().collect();
+        let denial = Answer { granted: 0, outcomes, mode: Mode::Normal, certainty };
+        memory.learn(&question(1_000), false, &denial, 3_000);
+        let repeated = matches!(memory.find(&question(4_000)), Found::Denied(_));
+        assert_eq!(repeated, certainty == Certainty::Exact);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn policies_that_reserve_are_held_to_the_short_bound() {
     let store = store();

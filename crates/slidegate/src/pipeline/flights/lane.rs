@@ -391,11 +391,9 @@ impl<W, R> Lane<W, R> {
         again
     }
 
-    /// The runner gives up without a flight. `true` if no other is left.
-    pub(super) fn abort(&mut self, boarding: bool) -> bool {
-        if boarding {
-            self.boarding = false;
-        }
+    /// The one who was to depart ends without. `true` if no other runner is left.
+    pub(super) const fn abort(&mut self) -> bool {
+        self.boarding = false;
         self.under_way -= 1;
         self.under_way == 0
     }

@@ -33,7 +33,7 @@ use slidegate_core::decision::Cost;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::batch::{Batch, Decided, OwnedCheck, Taken};
+use super::batch::{Batch, Counted, Decided, OwnedCheck, Taken};
 use crate::error::{Fault, StoreError};
 use crate::store::{Answer, Check, Counter, ReservationId, Settled, Store};
 
@@ -56,6 +56,7 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Flights<B> {
     shared: Arc<Shared<B>>,
+    on: bool,
 }
 
 #[derive(Debug)]
@@ -97,6 +98,12 @@ impl Shard {
         self.figures.largest = self.figures.largest.max(checks as u64);
     }
 
+    fn note_alone(&mut self) {
+        self.figures.checks += 1;
+        self.figures.flights += 1;
+        self.figures.largest = self.figures.largest.max(1);
+    }
+
     fn note_return(&mut self, counters: usize, confirmed: bool) {
         let count = if confirmed { &mut self.figures.given_back } else { &mut self.figures.unconfirmed };
         *count += counters as u64;
@@ -104,10 +111,11 @@ impl Shard {
 }
 
 impl<B: Batch> Flights<B> {
-    /// In front of `batch`, whose calls are made by tasks of `runtime`.
-    pub(crate) fn new(batch: B, runtime: Handle) -> Self {
+    /// In front of `batch`, whose calls are made by tasks of `runtime`. Switched off, each check is a call of
+    /// its own, made at once; one that is dropped then may stay charged.
+    pub(crate) fn new(batch: B, runtime: Handle, on: bool) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
-        Self { shared: Arc::new(Shared { batch, runtime, shards }) }
+        Self { shared: Arc::new(Shared { batch, runtime, shards }), on }
     }
 
     /// The store behind.
@@ -126,7 +134,13 @@ impl<B: Batch> Flights<B> {
 
     /// Decides `times` equal checks.
     pub(crate) async fn decide(&self, check: OwnedCheck, times: u32) -> Result<Decided, StoreError> {
-        self.ask(check, times)?.decided().await
+        if self.on {
+            return self.ask(check, times)?.decided().await;
+        }
+        self.shared.shard(check.lane()).note_alone();
+        let counted = Counted { check: Arc::new(check), times };
+        let answer = self.shared.batch.call(vec![counted]).await.pop();
+        answer.unwrap_or(Err(StoreError::Lost { fault: Fault::Protocol }))
     }
 
     /// Asks whether `times` equal checks may go on: at once, whenever the answer is looked at.

@@ -1,12 +1,10 @@
 //! What takes flights to the store and hands out what comes back: a task for each flight under way.
 //!
-//! A runner that was sent for a flight first lets all tasks go that are ready to run: what they ask
-//! leaves with it. Whoever was told an answer asks again at once, so without that each flight would leave
-//! with the first of them, and the others would have to wait for it.
+//! A runner that was sent for a flight first lets all tasks go that are ready to run, and what they ask leaves
+//! with it: callers that were told their answers together ask again together, and would else leave in more
+//! and smaller flights.
 
 use std::sync::Arc;
-
-use tokio::sync::oneshot;
 
 use super::lane::{Boarded, Flight, Held, Return};
 use super::share::Shares;
@@ -136,24 +134,21 @@ impl<B: Batch> Runner<B> {
 /// in flight. If it was the last one, nobody would come for those who wait: they are told so.
 impl<B: Batch> Drop for Runner<B> {
     fn drop(&mut self) {
-        let boarding = match std::mem::replace(&mut self.state, State::Ended) {
-            State::Ended => return,
-            State::Boarding => true,
-            State::Flying(held) => {
-                let mut shard = self.shared.shard(self.lane);
-                if !shard.lane(self.lane).land(held) {
-                    return;
-                }
-                true
-            }
-        };
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        if matches!(state, State::Ended) {
+            return;
+        }
         let mut shard = self.shared.shard(self.lane);
         let lane = shard.lane(self.lane);
-        let stranded = if lane.abort(boarding) { lane.evacuate() } else { Vec::new() };
+        let boarding = match state {
+            State::Boarding => true,
+            State::Flying(held) => lane.land(held),
+            State::Ended => false,
+        };
+        let stranded = if boarding && lane.abort() { lane.evacuate() } else { Vec::new() };
         drop(shard);
         for told in stranded {
-            let _: Result<_, _> =
-                oneshot::Sender::send(told, Err(StoreError::Unavailable { fault: Fault::Disconnected }));
+            let _ = told.send(Err(StoreError::Unavailable { fault: Fault::Disconnected }));
         }
     }
 }

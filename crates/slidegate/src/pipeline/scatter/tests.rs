@@ -6,7 +6,7 @@ use slidegate_core::check::Terms;
 
 use super::*;
 use crate::pipeline::model::{
-    Course, Fails, Model, ROUND_TRIP, any_limit, ask, charge, check, decide_in, key, on_paused_clock,
+    Course, Fails, Model, ROUND_TRIP, any_limit, ask, charge, check, decide_in, key, on_paused_clock, pass,
     settle_down,
 };
 use crate::{Ask, Limiter, Policy};
@@ -15,7 +15,7 @@ const LOST: Course = Course { fails: Some(Fails::Lost), ..ROUND_TRIP };
 const UNAVAILABLE: Course = Course { fails: Some(Fails::Unavailable), ..ROUND_TRIP };
 
 fn scatter(model: &Model) -> Arc<Scatter<Model>> {
-    let flights = Flights::new(model.clone(), Handle::current());
+    let flights = Flights::new(model.clone(), Handle::current(), true);
     Arc::new(Scatter::new(flights, Handle::current()))
 }
 
@@ -133,7 +133,7 @@ async fn dropped_after(polls: usize, reserve: bool) -> bool {
             told = answer.unwrap().granted == 1;
             break;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        pass(1).await;
     }
     drop(asking);
     settle_down().await;
@@ -152,7 +152,7 @@ fn wherever_a_check_is_dropped_no_half_of_it_stays() {
 }
 
 fn limiter(model: &Model) -> Limiter<Scatter<Model>> {
-    let scatter = Scatter::new(Flights::new(model.clone(), Handle::current()), Handle::current());
+    let scatter = Scatter::new(Flights::new(model.clone(), Handle::current(), true), Handle::current());
     Limiter::builder()
         .policy(Policy::builder("user").limits("10/m").key("{header:x-user}").build().unwrap())
         .policy(Policy::builder("all").limits("15/m").build().unwrap())
@@ -170,6 +170,54 @@ async fn a_reservation_over_several_lanes_is_settled_as_one() {
     let settled = reservation.unwrap().commit(2).await.unwrap();
     assert_eq!(settled, Settled::Done { given_back: 6, charged: 0 });
     assert!(limiter.check_all(&asks).await.unwrap().is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_is_dropped_is_given_back_although_that_takes_a_while() {
+    let model = Model::new(ROUND_TRIP);
+    let limiter = limiter(&model);
+    let asks = [Ask::new("user", &["u3"]).cost(8)];
+    let (_, reservation) = limiter.reserve(&asks).await.unwrap();
+    drop(reservation);
+    settle_down().await;
+    assert_eq!(model.world(|world| world.reserved.len()), 0);
+    assert!(limiter.check_all(&asks).await.unwrap().is_allowed());
+    // So is one that is dropped while it is being made: by whichever comes later, its owner or its call.
+    for polls in 0..8 {
+        let asks = [Ask::new("user", &["u5"]).cost(8)];
+        let mut reserving = Box::pin(limiter.reserve(&asks));
+        for _ in 0..polls {
+            if ask(&mut reserving).await.is_ready() {
+                break;
+            }
+            pass(1).await;
+        }
+        drop(reserving);
+        settle_down().await;
+        assert_eq!(model.world(|world| world.reserved.len()), 0, "dropped after {polls} polls");
+    }
+    assert_eq!(limiter.peek("user", &["u5"]).await.unwrap().limits().next().unwrap().outcome.used, 0);
+}
+
+/// Dropped on a thread that no runtime knows.
+#[test]
+fn a_reservation_that_is_dropped_elsewhere_is_given_back_in_its_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (model, reservation) = runtime.block_on(async {
+        let model = Model::new(Course { there_ms: 1, back_ms: 0, fails: None });
+        let (_, reservation) = limiter(&model).reserve(&[Ask::new("user", &["u3"])]).await.unwrap();
+        (model, reservation)
+    });
+    std::thread::spawn(move || drop(reservation)).join().unwrap();
+    runtime.block_on(async {
+        let given_back = async {
+            while model.world(|world| world.reserved.len()) > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), given_back).await.unwrap();
+    });
+    assert_eq!(model.world(|world| world.states.values().map(|state| state.used()).sum::<u32>()), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,6 +249,27 @@ async fn checks_of_one_lane_go_straight_on() {
     );
     assert_eq!(limiter.store().figures().scattered, 0);
     assert_eq!(model.world(|world| world.executed.len()), 2);
+}
+
+/// Under a deadline, as all stages stand together: whoever is given up leaves nothing behind.
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_at_the_deadline_does_not_stay_charged() {
+    let model = Model::new(ROUND_TRIP);
+    let stages =
+        crate::pipeline::Stages { timeout: Duration::from_millis(10), flights: true, denial_cache: true };
+    let stack = crate::pipeline::stack(model.clone(), stages, Handle::current());
+    let policy = Policy::builder("user").limits("2/m").key("{header:x-user}").build().unwrap();
+    let limiter = Limiter::builder().policy(policy).store(stack).build().unwrap();
+    let slow = Course { there_ms: 20, ..ROUND_TRIP };
+    model.world(|world| world.courses.push_back(slow));
+    let start = tokio::time::Instant::now();
+    assert_eq!(limiter.check("user", &["u3"]).await.unwrap().mode(), Mode::DenyAll);
+    // This one waits for the counter, and is never sent.
+    assert_eq!(limiter.check("user", &["u3"]).await.unwrap().mode(), Mode::DenyAll);
+    assert_eq!(start.elapsed(), Duration::from_millis(20));
+    settle_down().await;
+    assert_eq!(model.world(|world| (world.executed.len(), world.returned.len())), (1, 1));
+    assert_eq!(limiter.peek("user", &["u3"]).await.unwrap().limits().next().unwrap().outcome.used, 0);
 }
 
 /// Checks of up to four counters in four lanes; two counters of a lane may be of one policy.
@@ -237,7 +306,7 @@ async fn one_at_a_time(checks: Vec<OwnedCheck>) -> Result<(), TestCaseError> {
     let scatter = scatter(&model);
     let mut states = HashMap::new();
     for (at, check) in (0_u64..).zip(checks) {
-        tokio::time::sleep(Duration::from_millis(at % 4)).await;
+        pass(at % 4).await;
         let expected = decide_in(&mut states, model.now(), &check, 1).answer;
         let shared = vec![false; check.charges.len()];
         let answer = scatter.gather(check, shared).await.unwrap();
@@ -253,7 +322,7 @@ async fn all_at_once(asked: Vec<(u16, u64, Option<u64>)>) -> Result<(), TestCase
     let scatter = scatter(&model);
     let mut tasks = Vec::new();
     for (own, after_ms, patience_ms) in asked {
-        tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        pass(after_ms).await;
         let scatter = scatter.clone();
         tasks.push(tokio::spawn(async move {
             let patience = Duration::from_millis(patience_ms.unwrap_or(10_000));

@@ -82,10 +82,10 @@ pub struct RedisFigures {
     pub cached_denials: u64,
     /// Checks of several slots of a cluster.
     pub scattered: u64,
-    /// Times that something was given back: by a check whose caller had gone, or of which another slot refused
-    /// its part.
+    /// Counters that were given something back: by a check whose caller had gone, or of which another slot
+    /// refused its part.
     pub given_back: u64,
-    /// Times that it is not known whether it was. It ends with its window then.
+    /// Counters of which it is not known whether they were. It ends with its window then.
     pub unconfirmed: u64,
     /// Checks allowed without the store.
     pub allowed_without: u64,
@@ -137,8 +137,8 @@ impl RedisStore {
             coalesced: flights.coalesced,
             cached_denials: self.stack.figures().hits,
             scattered: scatter.scattered,
-            given_back: flights.given_back + scatter.returned,
-            unconfirmed: flights.unconfirmed + scatter.unconfirmed,
+            given_back: flights.given_back,
+            unconfirmed: flights.unconfirmed,
             allowed_without: without.allowed,
             denied_without: without.denied,
             reconnects: link.reconnects,

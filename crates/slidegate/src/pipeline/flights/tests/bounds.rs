@@ -13,7 +13,7 @@ async fn who_finds_the_queue_full_is_told_at_once() {
         let flights = flights.clone();
         async move { flights.decide(hot(), 1).await }
     });
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(1).await;
     let mut waiting = Vec::new();
     for _ in 0..QUEUE_MAX {
         let mut asking = Box::pin(flights.decide(hot(), 1));

@@ -24,7 +24,7 @@ async fn asked(flights: &Flights<Model>, check: OwnedCheck) -> Asking<'_> {
 
 /// A moment at which what was asked just now is in flight.
 async fn let_it_leave() {
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +149,7 @@ async fn dropped_after(polls: usize, course: Course) -> bool {
             told = decided.unwrap().answer.granted == 1;
             break;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        pass(1).await;
     }
     drop(asking);
     assert_eq!(stays.await.unwrap().answer.granted, 1);
@@ -176,7 +176,7 @@ async fn come_and_go(visits: Vec<Visit>, courses: Vec<Course>) -> ([u32; 3], [u3
     let flights = flights(&model);
     let mut tasks = Vec::new();
     for (after_ms, at, patience_ms) in visits {
-        tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        pass(after_ms).await;
         let flights = flights.clone();
         let check = check([charge(["a", "b", "c"][at], 0, 7, 60_000), charge("all", 0, 25, 60_000)]);
         tasks.push(tokio::spawn(async move {

@@ -88,7 +88,7 @@ async fn play(story: &Story) -> (Vec<Plain>, Model) {
     let told = Arc::new(Mutex::new(vec![None; story.arrivals.len()]));
     let mut tasks = Vec::new();
     for (at, arrival) in story.arrivals.iter().enumerate() {
-        tokio::time::sleep(Duration::from_millis(arrival.after_ms)).await;
+        pass(arrival.after_ms).await;
         let (flights, told, times) = (flights.clone(), told.clone(), arrival.times);
         let check = story.checks[arrival.check].clone();
         let asking = async move {

@@ -18,7 +18,7 @@ async fn four_checks(fails: Fails) -> (Vec<Result<u32, StoreError>>, Model) {
         tokio::spawn(async move { flights.decide(one(), 1).await.map(|decided| decided.answer.granted) })
     };
     let mut tasks: Vec<_> = (0..3).map(|_| ask()).collect();
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(1).await;
     tasks.push(ask());
     let mut told = Vec::new();
     for task in tasks {
@@ -72,7 +72,7 @@ async fn after_a_panic_the_same_lane_goes_on() {
 fn a_runtime_that_has_ended_leaves_nobody_waiting() {
     let other = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let model = other.block_on(async { Model::new(ROUND_TRIP) });
-    let flights = Arc::new(Flights::new(model, other.handle().clone()));
+    let flights = Arc::new(Flights::new(model, other.handle().clone(), true));
     drop(other);
     let told = on_paused_clock(async { tokio::spawn(async move { flights.decide(one(), 1).await }).await });
     assert!(matches!(told.unwrap(), Err(StoreError::Unavailable { fault: Fault::Disconnected })));

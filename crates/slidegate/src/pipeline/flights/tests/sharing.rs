@@ -37,7 +37,7 @@ async fn a_hot_key_costs_one_call_for_each_round_trip() {
     let model = Model::new(ROUND_TRIP);
     let flights = flights(&model);
     let first = spawn(&flights, &hot(700), 512);
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(1).await;
     let second = spawn(&flights, &hot(700), 512);
     let granted = |decided: &[Decided]| decided.iter().filter(|one| one.answer.granted == 1).count();
     assert_eq!(granted(&all(first).await), 512);
@@ -83,7 +83,7 @@ async fn other_counters_do_not_wait_for_a_slow_call() {
     model.world(|world| world.courses.push_back(Course { there_ms: 50, ..ROUND_TRIP }));
     let flights = flights(&model);
     let slow = spawn(&flights, &hot(9), 1);
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    pass(1).await;
     let held_up = spawn(&flights, &hot(9), 1);
     let start = Instant::now();
     all(spawn(&flights, &check([charge("other", 0, 9, 60_000)]), 3)).await;
@@ -121,4 +121,14 @@ async fn lanes_do_not_wait_for_each_other() {
     all(tasks.collect()).await;
     assert_eq!(start.elapsed(), Duration::from_millis(4));
     assert_eq!((model.world(|world| world.executed.len()), model.faults()), (50, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn switched_off_each_check_is_a_call_of_its_own() {
+    let model = Model::new(ROUND_TRIP);
+    let flights = Arc::new(Flights::new(model.clone(), Handle::current(), false));
+    let decided = all(spawn(&flights, &hot(3), 5)).await;
+    assert_eq!(decided.iter().map(|one| one.answer.granted).sum::<u32>(), 3);
+    assert_eq!(model.world(|world| world.executed.len()), 5);
+    assert_eq!((flights.figures().checks, flights.figures().flights), (5, 5));
 }

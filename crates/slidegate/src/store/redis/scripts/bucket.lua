@@ -1,7 +1,7 @@
 -- token_bucket and leaky_bucket: the twin of slidegate_core::algorithm::bucket.
 --
--- A value: format, kind, two zeros, epoch 4, drained up to in ms 8, remainder 8, window of the remainder 8,
--- backlog 4. Products of permits and windows reach 2^67, which a double can't hold: they are kept as pairs
+-- A value: format, kind, two zeros, epoch 4, window of the remainder 8, backlog 4, remainder 8, drained up to in
+-- ms 8. Products of permits and windows reach 2^67, which a double can't hold: they are kept as pairs
 -- (whole permits, rest in units of 1/W).
 local function bucket()
   local ops = {}
@@ -14,7 +14,7 @@ local function bucket()
     if raw then
       if #raw ~= 36 then return nil end
       local _
-      _, state.epoch, state.drained, state.remainder, state.window, state.used = unpack('<I4I4I8I8I8I4', raw)
+      _, state.epoch, state.window, state.used, state.remainder, state.drained = unpack('>I4I4I8I4I8I8', raw)
       if state.window < 1 or state.remainder >= state.window then return nil end
       state.new = false
     end
@@ -173,8 +173,8 @@ local function bucket()
   function ops.save(state, limit)
     local needed = ops.needed(state, limit)
     if not state.changed then return heal(state, limit, needed) end
-    set(state, limit, pack('<BBI2I4I8I8I8I4', FORMAT, BUCKET, 0, state.epoch, state.drained, state.remainder,
-      state.window, state.used), needed)
+    set(state, limit, pack('>BBI2I4I8I4I8I8', FORMAT, BUCKET, 0, state.epoch, state.window, state.used,
+      state.remainder, state.drained), needed)
   end
 
   return ops

@@ -147,5 +147,5 @@ end
 
 for _, state in pairs(states) do ops_of(state.kind).save(state, state.limit) end
 for _, memory in ipairs(memories) do call('SET', memory[1], memory[2], 'PX', memory[3]) end
-told[1] = pack('<BI8', 1, now) .. reply
+told[1], told[#told + 1] = '\1' .. reply, pack('>I8', now)
 return concat(told)

@@ -1,6 +1,6 @@
 -- fixed_window: the twin of slidegate_core::algorithm::fixed_window.
 --
--- A value: format, kind, two zeros, epoch 4, time of the last charge in ms 8, permits in use 4.
+-- A value: format, kind, two zeros, epoch 4, permits in use 4, time of the last charge in ms 8.
 local function fixed_window()
   local ops = { room = windowed_room, delay = no_delay }
 
@@ -13,7 +13,7 @@ local function fixed_window()
     if raw then
       if #raw ~= 20 then return nil end
       local _
-      _, state.epoch, state.charged, state.used = unpack('<I4I4I8I4', raw)
+      _, state.epoch, state.used, state.charged = unpack('>I4I4I4I8', raw)
       state.new = false
     end
     return state
@@ -64,7 +64,7 @@ local function fixed_window()
   function ops.save(state, limit)
     local needed = ops.needed(state, limit)
     if not state.changed then return heal(state, limit, needed) end
-    set(state, limit, pack('<BBI2I4I8I4', FORMAT, FIXED_WINDOW, 0, state.epoch, state.charged, state.used), needed)
+    set(state, limit, pack('>BBI2I4I4I8', FORMAT, FIXED_WINDOW, 0, state.epoch, state.used, state.charged), needed)
   end
 
   return ops

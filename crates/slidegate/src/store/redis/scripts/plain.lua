@@ -14,24 +14,24 @@ while done < parts do
     limit_read = limit
   end
   local key = KEYS[done + 1]
-  local raw = redis.pcall('GETRANGE', key, '0', '399')
+  local raw = redis.pcall('GETRANGE', key, '0', '375')
   if raw == '' then
-    raw = pack('<I4I4I8I8I4I8I8I8I8I4', 1, now_floor % 4294967296, 0, 0, r, 0, 0, 0, 0, 0)
+    raw = pack('>I4I4I8I8I4I8I8I8I8I4', 16777216, now_floor % 4294967296, 0, 0, r, 0, 0, 0, 0, 0)
   elseif type(raw) ~= 'string' or #raw < 64 then
     break
   end
-  local kinds, rows_capacity, epoch = unpack('<I3BI4', raw)
-  local r_is, lease, capacity, tail, head, tail_tick, last, used, newest = unpack('<I4I4I4I4I4I4I8I4I4', raw, 25)
+  local kind_is, rows, rows_capacity, epoch = unpack('>I2BBI4', raw)
+  local r_is, lease, capacity, tail_tick, tail, head, used, newest, last = unpack('>I4I4I4I4I4I4I4I4I8', raw, 25)
   local natural = ceil(now_ceil / r)
-  if kinds % 65536 ~= 1 or r_is ~= r or lease > 0 or last > natural then break end
-  local long, ring_at, rows = #raw >= 400, 64 + rows_capacity * 24, floor(kinds / 65536)
+  if kind_is ~= 256 or r_is ~= r or lease > 0 or last > natural then break end
+  local long, ring_at = #raw >= 376, 64 + rows_capacity * 24
 
   -- What became of this instance's last call.
   local own_at
   if kind < 2 then
     own_at = string.find(raw, identity, 65, true)
     if own_at then
-      if (own_at - 65) % 24 > 0 or own_at > 64 + rows * 24 or unpack('<I8', raw, own_at + 8) ~= ack then break end
+      if (own_at - 65) % 24 > 0 or own_at > 64 + rows * 24 or unpack('>I8', raw, own_at + 16) ~= ack then break end
     elseif long or rows >= 8 or ack > 0 and kind == 0 then
       break
     end
@@ -49,14 +49,14 @@ while done < parts do
     end
     repeat
       local at = base + tail * 8
-      used, tail = used - unpack('<I4', entries, at + 4), tail + 1
+      used, tail = used - unpack('>I4', entries, at), tail + 1
       if tail == head then break end
       if at + 15 > #entries then
         unusual = true
         break
       end
       local count
-      tail_tick, count = unpack('<I4I4', entries, at + 8)
+      count, tail_tick = unpack('>I4I4', entries, at + 8)
     until count > 0 and (last - (last - tail_tick) % 4294967296) * r + window > now_floor
   end
 
@@ -71,7 +71,7 @@ while done < parts do
       if newest > 0 then
         if head - tail >= 8192 or long and head - tail >= capacity then break end
         if head == tail then tail_tick = last end
-        pushed = pack('<I4I4', last % 4294967296, newest)
+        pushed = pack('>I4I4', newest, last % 4294967296)
         head = head + 1
       end
       last, newest = natural, 0
@@ -80,9 +80,9 @@ while done < parts do
     if head == tail then tail_tick = last end
     local own, own_end = '', 65
     if own_at then
-      own, own_end = sub(raw, 65, own_at + 7) .. pack('<I8I4I4', seq, taken, last % 4294967296), own_at + 24
+      own, own_end = sub(raw, 65, own_at + 7) .. pack('>I4I4I8', last % 4294967296, taken, seq), own_at + 24
     elseif kind < 2 then
-      own = sub(raw, 65, 64 + rows * 24) .. identity .. pack('<I8I4I4', seq, taken, last % 4294967296)
+      own = sub(raw, 65, 64 + rows * 24) .. identity .. pack('>I4I4I8', last % 4294967296, taken, seq)
       own_end, rows = ring_at + 1, rows + 1
     end
     if not long then
@@ -91,16 +91,16 @@ while done < parts do
       if tail > 0 then rest = rest .. sub(raw, ring_at + 1 + tail * 8) end
       local front = own_at and sub(raw, 1, 32) or sub(raw, 1, 2) .. string.char(rows, rows) .. sub(raw, 5, 32)
       call('SET', key, front
-        .. pack('<I4I4I4I4I8I4I4', capacity, 0, head - tail, tail_tick % 4294967296, last, used, newest)
+        .. pack('>I4I4I4I4I4I4I8', capacity, tail_tick % 4294967296, 0, head - tail, used, newest, last)
         .. own .. rest .. pushed, 'PX', ARGV[limit + 2])
     elseif turned or tail ~= tail_was then
       if pushed ~= '' then call('SETRANGE', key, ring_at + (head - 1) % capacity * 8, pushed) end
       if tail >= capacity then tail, head = tail - capacity, head - capacity end
       call('SETRANGE', key, '32',
-        pack('<I4I4I4I4I8I4I4', capacity, tail, head, tail_tick % 4294967296, last, used, newest) .. own)
+        pack('>I4I4I4I4I4I4I8', capacity, tail_tick % 4294967296, tail, head, used, newest, last) .. own)
       call('PEXPIRE', key, ARGV[limit + 2])
     else
-      call('SETRANGE', key, '48', pack('<I8I4I4', last, used, newest) .. own)
+      call('SETRANGE', key, '48', pack('>I4I4I8', used, newest, last) .. own)
     end
   else
     if tail > tail_was then break end
@@ -108,8 +108,8 @@ while done < parts do
     if ttl < needed or ttl - ARGV[limit + 2] > needed - window then break end
   end
   if head == tail then tail_tick = last end
-  reply = reply .. pack('<BI4I4I6I4I8', granted < times and 1 or 0, granted, used,
-    (last - (last - tail_tick) % 4294967296) * r + window - now_floor, epoch, last * r)
+  reply = reply .. pack('>BI4I6I4I8I4', granted < times and 1 or 0, granted,
+    (last - (last - tail_tick) % 4294967296) * r + window - now_floor, epoch, last * r, used)
   done, at = done + 1, after
 end
-if done == parts then return pack('<BI8', 1, now) .. reply end
+if done == parts then return '\1' .. reply .. pack('>I8', now) end

@@ -18,4 +18,4 @@ for part = 1, parts do
     if limit.kind == SORTED_LOG then call('DEL', name) else ops_of(limit.kind).save(fresh, limit) end
   end
 end
-return pack('<BI8', 1, now)
+return '\1' .. pack('>I8', now)

@@ -39,5 +39,5 @@ for part = 1, parts do
   told[#told + 1] = pack('<I4I4', given, charged)
 end
 for _, state in pairs(states) do ops_of(state.kind).save(state, state.limit) end
-told[1] = pack('<BI8', 1, now)
+told[1], told[#told + 1] = '\1', pack('>I8', now)
 return concat(told)

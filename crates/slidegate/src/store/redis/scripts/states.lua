@@ -10,7 +10,7 @@ end
 -- What a key holds: a kind and, for those that are strings, the value's beginning; nothing if it is not there.
 -- A fault as second result.
 local function read(key)
-  local raw = pcall('GETRANGE', key, '0', '399')
+  local raw = pcall('GETRANGE', key, '0', '375')
   if raw == '' then return nil end
   if type(raw) ~= 'string' then
     local is = pcall('TYPE', key)
