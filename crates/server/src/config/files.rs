@@ -73,3 +73,58 @@ impl<'a> Files<'a> {
         Ok(key.to_vec())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_password_is_the_text_without_the_end_of_its_line() {
+        let folder = folder(&[("unix", b"pass word \n"), ("windows", b"secret\r\n"), ("bare", b"secret")]);
+        let files = Files::of(folder.path());
+        let all = ["unix", "windows", "bare"].map(|name| files.password(name).unwrap());
+        assert_eq!(all, ["pass word ", "secret", "secret"]);
+    }
+
+    #[test]
+    fn what_is_no_password_is_named_by_its_file_and_not_shown() {
+        let large = vec![b'x'; 64 * 1024 + 1];
+        let folder = folder(&[
+            ("empty", b"\n"),
+            ("lines", b"secret\nsecret"),
+            ("binary", b"secret\xff"),
+            ("large", &large),
+        ]);
+        for (name, said) in [
+            ("empty", "is empty"),
+            ("lines", "has several lines"),
+            ("binary", "is not UTF-8"),
+            ("large", "is larger than 65536 bytes"),
+            ("missing", "can't be opened"),
+        ] {
+            let fault = Files::of(folder.path()).password(name).unwrap_err();
+            assert!(fault.contains(&format!("{name} {said}")) && !fault.contains("secret"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_same_whatever_an_editor_adds_to_its_file() {
+        let folder = folder(&[
+            ("bare", b"0123456789abcdef"),
+            ("edited", b"0123456789abcdef\r\n"),
+            ("short", b"0123456789abcde\n"),
+        ]);
+        let files = Files::of(folder.path());
+        assert_eq!(files.key("bare"), files.key("edited"));
+        let fault = files.key("short").unwrap_err();
+        assert!(fault.contains("has 15 bytes: write at least 16") && !fault.contains("0123"), "{fault}");
+    }
+}
