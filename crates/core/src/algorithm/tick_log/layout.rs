@@ -1,4 +1,4 @@
-//! The bytes of a tick log in Redis: one string value, everything little-endian.
+//! The bytes of a tick log in Redis: one string value, everything big-endian.
 //!
 //! What reads it besides this module is a Lua script, so: a header of fixed length that alone decides most
 //! checks; the ledger behind it; the ring last, where it can grow by doubling without moving anything else.
@@ -17,12 +17,12 @@
 //! | [`R_AT`] = 24 | 4 | r in ms | at least 1 |
 //! | [`LONGEST_LEASE_AT`] = 28 | 4 | longest lease in ms | 0: no lease |
 //! | [`RING_CAPACITY_AT`] = 32 | 4 | entries that the ring has room for | 0, or a power of two from [`RING_MIN`] to [`RING_MAX`] |
-//! | [`TAIL_AT`] = 36 | 4 | place of the oldest entry | below the capacity |
-//! | [`HEAD_AT`] = 40 | 4 | place of the next entry | counts on from the tail, so full and empty differ |
-//! | [`TAIL_TICK_AT`] = 44 | 4 | tick of the oldest entry, else the last | tells whether anything expires without reading the ring |
-//! | [`LAST_TICK_AT`] = 48 | 8 | absolute last tick | its end is this many times r |
-//! | [`USED_AT`] = 56 | 4 | permits in use | the sum of all counts |
-//! | [`NEWEST_AT`] = 60 | 4 | permits of the last tick | |
+//! | [`TAIL_TICK_AT`] = 36 | 4 | tick of the oldest entry, else the last | tells whether anything expires without reading the ring |
+//! | [`TAIL_AT`] = 40 | 4 | place of the oldest entry | below the capacity |
+//! | [`HEAD_AT`] = 44 | 4 | place of the next entry | counts on from the tail, so full and empty differ |
+//! | [`USED_AT`] = 48 | 4 | permits in use | the sum of all counts |
+//! | [`NEWEST_AT`] = 52 | 4 | permits of the last tick | |
+//! | [`LAST_TICK_AT`] = 56 | 8 | absolute last tick | its end is this many times r |
 //!
 //! ## Why in this order
 //! The more often a field changes, the nearer it stands to the rows, which change with every charge. What any
@@ -30,9 +30,15 @@
 //! what hardly ever changes in front. So each of the three is one `SETRANGE`, from there to the end of the rows;
 //! a new tick writes its entry with another. When the key expires is not among the fields: its TTL says it.
 //!
+//! ## Why big-endian, and what changes most last
+//! Lua keeps every string once, in a hash table, and hashes at most 32 of its bytes: the last one, and others at
+//! equal distances before it. Values of thousands of keys differ in the low bytes of a few numbers. With those
+//! at the end of every field, row, entry and value, and [`SHORT_MAX`] such that the bytes hashed of a long one
+//! are the low bytes of the last tick and of each row's seq, they fall into different buckets.
+//!
 //! # Ledger and ring
-//! From [`HEADER_LEN`] on: the rows ([`ROW_LEN`] bytes each: identity 8, seq 8, count 4, tick 4), then the
-//! entries ([`ENTRY_LEN`] bytes each: tick 4, count 4). Entry k of the ring is at place k modulo the
+//! From [`HEADER_LEN`] on: the rows ([`ROW_LEN`] bytes each: identity 8, tick 4, count 4, seq 8), then the
+//! entries ([`ENTRY_LEN`] bytes each: count 4, tick 4). Entry k of the ring is at place k modulo the
 //! capacity. The value may end after the last place ever written. Ticks in rows, entries and the tail tick
 //! are the low 32 bits.
 //!
@@ -85,19 +91,19 @@ pub const RING_AT: usize = RING_CAPACITY_AT;
 /// Offset of the ring's capacity.
 pub const RING_CAPACITY_AT: usize = 32;
 /// Offset of the place of the oldest entry.
-pub const TAIL_AT: usize = 36;
+pub const TAIL_AT: usize = 40;
 /// Offset of the place of the next entry.
-pub const HEAD_AT: usize = 40;
+pub const HEAD_AT: usize = 44;
 /// Offset of the tick of the oldest entry; of the last tick if the ring is empty.
-pub const TAIL_TICK_AT: usize = 44;
+pub const TAIL_TICK_AT: usize = 36;
 /// Where the part begins that every charge changes.
-pub const HOT_AT: usize = LAST_TICK_AT;
+pub const HOT_AT: usize = USED_AT;
 /// Offset of the absolute last tick.
-pub const LAST_TICK_AT: usize = 48;
+pub const LAST_TICK_AT: usize = 56;
 /// Offset of the permits in use.
-pub const USED_AT: usize = 56;
+pub const USED_AT: usize = 48;
 /// Offset of the permits of the last tick.
-pub const NEWEST_AT: usize = 60;
+pub const NEWEST_AT: usize = 52;
 
 /// Bytes of the header; the ledger begins here.
 pub const HEADER_LEN: usize = 64;
@@ -107,7 +113,7 @@ pub const ROW_LEN: usize = 24;
 pub const ENTRY_LEN: usize = 8;
 
 /// Values of fewer bytes are read at once: each byte costs a script about 1 ns, a second read a microsecond.
-pub const SHORT_MAX: usize = 400;
+pub const SHORT_MAX: usize = 376;
 /// The smallest ring: below it, doubling would rewrite the value for every few ticks.
 pub const RING_MIN: u32 = 8;
 /// The largest ring: as many entries as the finest `resolution` may ask for.
@@ -183,17 +189,16 @@ pub fn encode(image: &Image) -> Vec<u8> {
     push_u32s(&mut bytes, &[log.epoch]);
     push_u64s(&mut bytes, &[image.reset_epoch, lease.end_ms]);
     push_u32s(&mut bytes, &[log.r_ms, u32::try_from(lease.longest.0).unwrap_or(u32::MAX)]);
-    push_u32s(&mut bytes, &[word(ring_capacity), 0, word(log.older.len()), tail_tick]);
+    push_u32s(&mut bytes, &[word(ring_capacity), tail_tick, 0, word(log.older.len()), log.used, log.newest]);
     push_u64s(&mut bytes, &[log.last_tick]);
-    push_u32s(&mut bytes, &[log.used, log.newest]);
     for row in rows {
-        bytes.extend(row.identity.to_le_bytes());
+        bytes.extend(row.identity.to_be_bytes());
+        push_u32s(&mut bytes, &[row.tick, row.count]);
         push_u64s(&mut bytes, &[row.seq]);
-        push_u32s(&mut bytes, &[row.count, row.tick]);
     }
     bytes.resize(HEADER_LEN + rows_capacity * ROW_LEN, 0);
     for entry in log.older.iter() {
-        push_u32s(&mut bytes, &[entry.tick, entry.count]);
+        push_u32s(&mut bytes, &[entry.count, entry.tick]);
     }
     bytes
 }
@@ -212,11 +217,11 @@ fn word(len: usize) -> u32 {
 }
 
 fn push_u32s(bytes: &mut Vec<u8>, values: &[u32]) {
-    values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+    values.iter().for_each(|value| bytes.extend(value.to_be_bytes()));
 }
 
 fn push_u64s(bytes: &mut Vec<u8>, values: &[u64]) {
-    values.iter().for_each(|value| bytes.extend((*value).min(NUMBER_MAX).to_le_bytes()));
+    values.iter().for_each(|value| bytes.extend((*value).min(NUMBER_MAX).to_be_bytes()));
 }
 
 /// Reads an image.
@@ -291,10 +296,10 @@ impl Value<'_> {
         let mut ledger: Vec<Row> = Vec::with_capacity(rows);
         for at in (HEADER_LEN..).step_by(ROW_LEN).take(rows) {
             let row = Row {
-                identity: u64::from_le_bytes(self.take(at)?),
-                seq: self.number(at + 8)?,
-                count: self.u32(at + 16)?,
-                tick: self.u32(at + 20)?,
+                identity: u64::from_be_bytes(self.take(at)?),
+                seq: self.number(at + 16)?,
+                count: self.u32(at + 12)?,
+                tick: self.u32(at + 8)?,
             };
             let known = ledger.iter().any(|other| other.identity == row.identity);
             expect(!known, at, "a second row of one identity")?;
@@ -326,7 +331,7 @@ impl Value<'_> {
         let mut ring = Ring::with_capacity(len.unwrap_or(0) as usize);
         for place in tail..head {
             let at = start + (place % capacity) as usize * ENTRY_LEN;
-            let entry = Entry { tick: self.u32(at)?, count: self.u32(at + 4)? };
+            let entry = Entry { tick: self.u32(at + 4)?, count: self.u32(at)? };
             let age = log.age(entry);
             expect((1..younger_than).contains(&age), at, "a tick out of order")?;
             younger_than = age;
@@ -341,17 +346,17 @@ impl Value<'_> {
 
     /// A number that a double holds.
     fn number(&self, at: usize) -> Result<u64, DecodeError> {
-        let number = u64::from_le_bytes(self.take(at)?);
+        let number = u64::from_be_bytes(self.take(at)?);
         expect(number <= NUMBER_MAX, at, "a number of 2^53 or more")?;
         Ok(number)
     }
 
     fn u32(&self, at: usize) -> Result<u32, DecodeError> {
-        self.take(at).map(u32::from_le_bytes)
+        self.take(at).map(u32::from_be_bytes)
     }
 
     fn u8(&self, at: usize) -> Result<u8, DecodeError> {
-        self.take(at).map(u8::from_le_bytes)
+        self.take(at).map(u8::from_be_bytes)
     }
 
     fn len(&self, at: usize) -> Result<usize, DecodeError> {

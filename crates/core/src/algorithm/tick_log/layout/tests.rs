@@ -107,11 +107,11 @@ proptest! {
     #[test]
     fn where_the_ring_begins_makes_no_difference(image in image(), turn in any::<u32>()) {
         let bytes = encode(&image);
-        let capacity = u32::from_le_bytes(bytes[RING_CAPACITY_AT..][..4].try_into().unwrap());
+        let capacity = u32::from_be_bytes(bytes[RING_CAPACITY_AT..][..4].try_into().unwrap());
         if capacity == 0 {
             return Ok(());
         }
-        let len = u32::from_le_bytes(bytes[HEAD_AT..][..4].try_into().unwrap());
+        let len = u32::from_be_bytes(bytes[HEAD_AT..][..4].try_into().unwrap());
         let tail = turn % capacity;
         let ring = bytes.len() - len as usize * ENTRY_LEN;
         let mut turned = bytes[..ring].to_vec();
@@ -120,8 +120,8 @@ proptest! {
             let at = ring + (place % capacity) as usize * ENTRY_LEN;
             turned[at..at + ENTRY_LEN].copy_from_slice(entry);
         }
-        turned[TAIL_AT..][..4].copy_from_slice(&tail.to_le_bytes());
-        turned[HEAD_AT..][..4].copy_from_slice(&(tail + len).to_le_bytes());
+        turned[TAIL_AT..][..4].copy_from_slice(&tail.to_be_bytes());
+        turned[HEAD_AT..][..4].copy_from_slice(&(tail + len).to_be_bytes());
         prop_assert_eq!(decode(&turned), Ok(image));
     }
 
@@ -166,22 +166,23 @@ proptest! {
 fn the_encoding_is_pinned() {
     let mut expected: Vec<u8> = vec![];
     expected.extend([1, 0, 1, 1]); // format, kind, rows, room for rows
-    expected.extend([7, 0, 0, 0]); // epoch
-    expected.extend([0x00, 0x80, 0x6e, 0x87, 0x74, 0x01, 0x00, 0x00]); // reset at 1,600,000,000,000
-    expected.extend([0x08, 0x6a, 0xe5, 0xcf, 0x8b, 0x01, 0x00, 0x00]); // end of the last lease
-    expected.extend([2, 0, 0, 0, 20, 0, 0, 0]); // r, longest lease
+    expected.extend([0, 0, 0, 7]); // epoch
+    expected.extend([0x00, 0x00, 0x01, 0x74, 0x87, 0x6e, 0x80, 0x00]); // reset at 1,600,000,000,000
+    expected.extend([0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x6a, 0x08]); // end of the last lease
+    expected.extend([0, 0, 0, 2, 0, 0, 0, 20]); // r, longest lease
     assert_eq!(expected.len(), RING_AT);
-    expected.extend([8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]); // capacity, tail, head
-    expected.extend([0x01, 0xb4, 0xf2, 0xe7]); // the oldest tick
+    expected.extend([0, 0, 0, 8]); // capacity
+    expected.extend([0xe7, 0xf2, 0xb4, 0x01]); // the oldest tick
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 2]); // tail, head
     assert_eq!(expected.len(), HOT_AT);
-    expected.extend([0xfa, 0xb4, 0xf2, 0xe7, 0xc5, 0x00, 0x00, 0x00]); // 1,700,000,000,500 / 2
-    expected.extend([6, 0, 0, 0, 2, 0, 0, 0]); // in use, of the last tick
+    expected.extend([0, 0, 0, 6, 0, 0, 0, 2]); // in use, of the last tick
+    expected.extend([0x00, 0x00, 0x00, 0xc5, 0xe7, 0xf2, 0xb4, 0xfa]); // 1,700,000,000,500 / 2
     assert_eq!(expected.len(), HEADER_LEN);
-    expected.extend([0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe]); // identity
-    expected.extend([0xe8, 3, 0, 0, 0, 0, 0, 0]); // seq
-    expected.extend([2, 0, 0, 0, 0xfa, 0xb4, 0xf2, 0xe7]); // count, tick
-    expected.extend([0x01, 0xb4, 0xf2, 0xe7, 3, 0, 0, 0]);
-    expected.extend([0x05, 0xb4, 0xf2, 0xe7, 1, 0, 0, 0]);
+    expected.extend([0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10]); // identity
+    expected.extend([0xe7, 0xf2, 0xb4, 0xfa, 0, 0, 0, 2]); // tick, count
+    expected.extend([0, 0, 0, 0, 0, 0, 0x03, 0xe8]); // seq
+    expected.extend([0, 0, 0, 3, 0xe7, 0xf2, 0xb4, 0x01]);
+    expected.extend([0, 0, 0, 1, 0xe7, 0xf2, 0xb4, 0x05]);
     assert_eq!(encode(&example()), expected);
     assert_eq!(decode(&expected), Ok(example()));
 }
@@ -214,19 +215,19 @@ fn every_field_that_contradicts_another_is_named() {
         (RESET_EPOCH_AT, &[255; 8]),
         (R_AT, &[0, 0, 0, 0]),
         (LAST_TICK_AT, &[255; 8]),
-        (LAST_TICK_AT, &[0, 0, 0, 0, 0, 0, 0x10, 0]), // 2^52 ticks of 2 ms
-        (USED_AT, &[7]),
+        (LAST_TICK_AT, &[0, 0x10, 0, 0, 0, 0, 0, 0]), // 2^52 ticks of 2 ms
+        (USED_AT, &[0, 0, 0, 7]),
         (TAIL_TICK_AT, &[2]),
-        (RING_CAPACITY_AT, &[9]),
-        (RING_CAPACITY_AT, &[4]),
-        (RING_CAPACITY_AT, &[0, 0, 2, 0]),
-        (TAIL_AT, &[8]),
-        (HEAD_AT, &[9]),
+        (RING_CAPACITY_AT, &[0, 0, 0, 9]),
+        (RING_CAPACITY_AT, &[0, 0, 0, 4]),
+        (RING_CAPACITY_AT, &[0, 2, 0, 0]),
+        (TAIL_AT, &[0, 0, 0, 8]),
+        (HEAD_AT, &[0, 0, 0, 9]),
         (LONGEST_LEASE_AT, &[255; 4]),
         (LEASE_END_AT, &[255; 8]),
-        (rows + 8, &[255; 8]),
-        (ring, &[6]),        // later than the one behind it
-        (ring + 8, &[0xfa]), // the last tick itself
+        (rows + 16, &[255; 8]),
+        (ring, &[0, 0, 0, 3, 0xe7, 0xf2, 0xb4, 6]), // later than the one behind it
+        (ring + 8, &[0, 0, 0, 1, 0xe7, 0xf2, 0xb4, 0xfa]), // the last tick itself
     ] {
         match decode(&changed_bytes(&bytes, at, to)) {
             Err(DecodeError::Corrupt { at: found, fault }) => {
@@ -236,7 +237,7 @@ fn every_field_that_contradicts_another_is_named() {
         }
     }
     // No lease, but an end of one.
-    assert!(matches!(changed(LONGEST_LEASE_AT, &[0]), Err(DecodeError::Corrupt { at: LEASE_END_AT, .. })));
+    assert!(matches!(changed(LONGEST_LEASE_AT, &[0; 4]), Err(DecodeError::Corrupt { at: LEASE_END_AT, .. })));
     // A second row of the same identity.
     let mut twice = bytes[..ring].to_vec();
     twice.extend_from_slice(&bytes[rows..]);
@@ -259,7 +260,7 @@ fn a_counter_of_another_algorithm_is_told_from_a_broken_one() {
     }
 }
 
-/// Short values are written whole and keep no room; from 400 bytes on room is kept, so that rows and entries
+/// Short values are written whole and keep no room; from 376 bytes on room is kept, so that rows and entries
 /// can be added in place.
 #[test]
 fn only_a_long_value_keeps_room_for_rows() {
@@ -271,8 +272,8 @@ fn only_a_long_value_keeps_room_for_rows() {
         (bytes[ROWS_CAPACITY_AT], bytes.len())
     };
     assert_eq!(written(3), (3, HEADER_LEN + 3 * ROW_LEN));
-    assert_eq!(written(13), (13, 376));
-    assert_eq!(written(14), (16, HEADER_LEN + 16 * ROW_LEN)); // 400 bytes without the room
+    assert_eq!(written(12), (12, HEADER_LEN + 12 * ROW_LEN));
+    assert_eq!(written(13), (16, HEADER_LEN + 16 * ROW_LEN)); // 376 bytes without the room
     assert_eq!(written(33), (64, HEADER_LEN + 64 * ROW_LEN));
 }
 

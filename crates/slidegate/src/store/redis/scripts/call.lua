@@ -6,7 +6,7 @@
 local call, unpack, pack, sub, spread = redis.call, struct.unpack, struct.pack, string.sub, unpack
 local floor, ceil, min = math.floor, math.ceil, math.min
 
-local blob, reply = ARGV[1], ''
+local blob = ARGV[1]
 local _, explicit, limits, parts, now, seq, identity, at = unpack('<BBBI2I8I8c8', blob)
 if explicit == 0 then
   local time = call('TIME')

@@ -7,6 +7,7 @@ local PLAIN, LAPSED, NO_LEDGER = 0, 1, 2 -- kinds of records; 3 is a check of an
 local SHADOW, COUNT_DENIED, WITH_LEDGER, HAS_LAPSED = 1, 2, 4, 8 -- flags of charges, in this order
 local PROBE, RECEIPTS, REMEMBER = 1, 2, 4 -- flags of checks
 
+told = told or {}
 local states = {}
 -- The charges of the check at hand.
 local charges, n = {}, 0
@@ -91,15 +92,15 @@ local function decide(times, lease, flags)
     if charge.cost > 0 then charge.room = min(charge.ops.room(charge.state, charge.limit, charge.cost), times) end
   end
   local granted = common_room(times, nil)
-  local told = { pack('<BBI4', 2, DECIDED, granted) }
+  told[#told + 1] = pack('<BBI4', 2, DECIDED, granted)
   for i = 1, n do
     told[#told + 1] = conclude(charges[i], times, granted, lease, probe)
     if floor(flags / RECEIPTS) % 2 == 1 then told[#told + 1] = charges[i].receipt end
   end
-  return concat(told), granted
+  return granted
 end
 
-local memories, told = {}, { '' }
+local memories = {}
 while done < parts do
   local kind, flags, status, stored, times, lease = string.byte(blob, at), RECEIPTS, DECIDED, 0, 0, 0
   if kind <= NO_LEDGER then
@@ -122,7 +123,7 @@ while done < parts do
   end
   local granted = 0
   if status == DECIDED then
-    told[#told + 1], granted = decide(times, lease, flags)
+    granted = decide(times, lease, flags)
   else
     told[#told + 1] = pack('<BBI4I8', 2, status, 0, stored or 0)
   end
@@ -147,5 +148,5 @@ end
 
 for _, state in pairs(states) do ops_of(state.kind).save(state, state.limit) end
 for _, memory in ipairs(memories) do call('SET', memory[1], memory[2], 'PX', memory[3]) end
-told[1], told[#told + 1] = '\1' .. reply, pack('>I8', now)
-return concat(told)
+told[#told + 1] = pack('>I8', now)
+return '\1' .. concat(told)

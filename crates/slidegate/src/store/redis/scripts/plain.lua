@@ -6,6 +6,7 @@
 -- what tick_log.lua would decide.
 
 local limit_read, permits, window, r
+local told = parts > 1 and {}
 while done < parts do
   local kind, limit, times, cost, ack, _, after = unpack('<BBI4I4I8I8', blob, at)
   if kind > 2 then break end
@@ -15,7 +16,8 @@ while done < parts do
   end
   local key = KEYS[done + 1]
   local raw = redis.pcall('GETRANGE', key, '0', '375')
-  if raw == '' then
+  local new = raw == ''
+  if new then
     raw = pack('>I4I4I8I8I4I8I8I8I8I4', 16777216, now_floor % 4294967296, 0, 0, r, 0, 0, 0, 0, 0)
   elseif type(raw) ~= 'string' or #raw < 64 then
     break
@@ -38,7 +40,7 @@ while done < parts do
   end
 
   -- Expire.
-  local unusual, tail_was = false, tail
+  local unusual, tail_was, head_was = false, tail, head
   if last * r + window <= now_floor then
     if long then break end
     used, newest, tail = 0, 0, head
@@ -65,8 +67,9 @@ while done < parts do
   local granted = min(floor((permits - used) / cost), times)
   local taken = granted * cost
   if unusual or granted < 0 or granted < times and used + taken + cost ~= permits + 1 then break end
+  local ttl, turned = -2, natural > last
   if granted > 0 then
-    local pushed, turned = '', natural > last
+    local pushed = ''
     if turned then
       if newest > 0 then
         if head - tail >= 8192 or long and head - tail >= capacity then break end
@@ -78,38 +81,63 @@ while done < parts do
     end
     used, newest = used + taken, newest + taken
     if head == tail then tail_tick = last end
-    local own, own_end = '', 65
+
+    -- Write: from what has changed on to the end of this instance's row, or to the end of a short value.
+    local before, own, own_end = '', '', 65
     if own_at then
-      own, own_end = sub(raw, 65, own_at + 7) .. pack('>I4I4I8', last % 4294967296, taken, seq), own_at + 24
+      before, own_end = sub(raw, 65, own_at + 7), own_at + 24
+      own = pack('>I4I4I8', last % 4294967296, taken, seq)
     elseif kind < 2 then
-      own = sub(raw, 65, 64 + rows * 24) .. identity .. pack('>I4I4I8', last % 4294967296, taken, seq)
-      own_end, rows = ring_at + 1, rows + 1
+      before, own_end, rows = sub(raw, 65, ring_at), ring_at + 1, rows + 1
+      own = identity .. pack('>I4I4I8', last % 4294967296, taken, seq)
     end
-    if not long then
-      if head - tail > capacity then capacity = math.max(capacity * 2, 8) end
-      local rest = sub(raw, own_end, tail > 0 and ring_at or -1)
-      if tail > 0 then rest = rest .. sub(raw, ring_at + 1 + tail * 8) end
-      local front = own_at and sub(raw, 1, 32) or sub(raw, 1, 2) .. string.char(rows, rows) .. sub(raw, 5, 32)
-      call('SET', key, front
-        .. pack('>I4I4I4I4I4I4I8', capacity, tail_tick % 4294967296, 0, head - tail, used, newest, last)
-        .. own .. rest .. pushed, 'PX', ARGV[limit + 2])
-    elseif turned or tail ~= tail_was then
-      if pushed ~= '' then call('SETRANGE', key, ring_at + (head - 1) % capacity * 8, pushed) end
-      if tail >= capacity then tail, head = tail - capacity, head - capacity end
-      call('SETRANGE', key, '32',
-        pack('>I4I4I4I4I4I4I8', capacity, tail_tick % 4294967296, tail, head, used, newest, last) .. own)
-      call('PEXPIRE', key, ARGV[limit + 2])
+    if turned or tail ~= tail_was or own_end > ring_at then
+      if not new then ttl = call('PTTL', key) end
+      if long then
+        if pushed ~= '' then call('SETRANGE', key, ring_at + (head - 1) % capacity * 8, pushed) end
+        if tail >= capacity then tail, head = tail - capacity, head - capacity end
+        call('SETRANGE', key, '32', pack('>I4I4I4I4I4I4I8', capacity, tail_tick % 4294967296, tail, head, used,
+          newest, last) .. before .. own)
+      else
+        if head - tail > capacity then capacity = math.max(capacity * 2, 8) end
+        local rest, entries = '', ''
+        if tail == 0 then
+          rest = sub(raw, own_end, ring_at + head_was * 8)
+        else
+          if own_end <= ring_at then rest = sub(raw, own_end, ring_at) end
+          if tail < head_was then entries = sub(raw, ring_at + 1 + tail * 8, ring_at + head_was * 8) end
+        end
+        local hot = pack('>I4I4I4I4I4I4I8', capacity, tail_tick % 4294967296, 0, head - tail, used, newest, last)
+        if own_at or kind > 1 and not new then
+          call('SETRANGE', key, '32', hot .. before .. own .. rest .. entries .. pushed)
+        else
+          local value = sub(raw, 1, 2) .. string.char(rows, rows) .. sub(raw, 5, 32)
+            .. hot .. before .. own .. rest .. entries .. pushed
+          call('SET', key, value, 'PX', ARGV[limit + 2])
+          ttl = nil
+        end
+      end
     else
-      call('SETRANGE', key, '48', pack('>I4I4I8', used, newest, last) .. own)
+      call('SETRANGE', key, '48', pack('>I4I4I8', used, newest, last) .. before .. own)
+      ttl = r > 1 and call('PTTL', key)
     end
   else
-    if tail > tail_was then break end
-    local ttl, needed = call('PTTL', key), last * r + window - now_floor
-    if ttl < needed or ttl - ARGV[limit + 2] > needed - window then break end
+    if tail ~= tail_was then break end
+    ttl = call('PTTL', key)
+  end
+  if ttl then
+    local spare = ttl - (last * r + window - now_floor)
+    if spare < 0 or spare > ARGV[limit + 2] - window then call('PEXPIRE', key, ARGV[limit + 2]) end
   end
   if head == tail then tail_tick = last end
-  reply = reply .. pack('>BI4I6I4I8I4', granted < times and 1 or 0, granted,
-    (last - (last - tail_tick) % 4294967296) * r + window - now_floor, epoch, last * r, used)
+  local free = (last - (last - tail_tick) % 4294967296) * r + window - now_floor
+  if parts == 1 then
+    return pack('>BBI4I6I4I8I4I8', 1, granted < times and 1 or 0, granted, free, epoch, last * r, used, now)
+  end
   done, at = done + 1, after
+  told[done] = pack('>BI4I6I4I8I4', granted < times and 1 or 0, granted, free, epoch, last * r, used)
 end
-if done == parts then return '\1' .. reply .. pack('>I8', now) end
+if done == parts then
+  told[done + 1] = pack('>I8', now)
+  return '\1' .. table.concat(told)
+end

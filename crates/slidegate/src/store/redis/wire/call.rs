@@ -230,6 +230,8 @@ impl Writer {
             ttls.push((window + r + window.min(SLACK_MAX.get()) + draft.linger.get()).to_string());
         }
         blob.extend(self.blob);
+        // Lua hashes the last byte of every string that it meets: no two calls in a row are alike in it.
+        blob.extend(draft.seq.to_le_bytes().first());
         Call { keys: self.keys, blob, ttls }
     }
 

@@ -26,17 +26,18 @@
 //! | ack, reset epoch | 8, 8 | | for each charge: key, limit, group, flags, cost, ack, reset epoch | 2, 1, 1, 1, 4, 8, 8 |
 //! | | | | if remembered: key, length, so many bytes | 2, 2, n |
 //!
-//! A call has at most 255 limits and 65,535 keys.
+//! The last byte repeats the lowest of seq. A call has at most 255 limits and 65,535 keys.
 //!
 //! # A reply
-//! Version 1, server time in us 8; then for each check, in order:
+//! Version 1; then for each check, in order, as below; then the server's time in us, 8 bytes. Big-endian what
+//! plain.lua says, so that what changes most comes last: see [`slidegate_core::algorithm::tick_log::layout`].
 //!
 //! | plain: 0 granted whole, 1 refused (some of) | bytes | | any: 2 | bytes |
 //! |---|---|---|---|---|
-//! | granted, used | 4, 4 | | status: 0 decided, 1 stale, 2 behind, 3 foreign key, 4 newer format | 1 |
+//! | granted | 4 | | status: 0 decided, 1 stale, 2 behind, 3 foreign key, 4 newer format | 1 |
 //! | until a permit is free, in ms | 6 | | granted | 4 |
 //! | epoch, ms of the charge | 4, 8 | | not decided: last seq known | 8 |
-//! | | | | for each charge: 1 violated, 2 with a wait; used, remaining; reset, wait, delay in ms; reset epoch | 1; 4, 4; 6, 6, 6; 8 |
+//! | used | 4 | | for each charge: 1 violated, 2 with a wait; used, remaining; reset, wait, delay in ms; reset epoch | 1; 4, 4; 6, 6, 6; 8 |
 //! | | | | and, if wanted, its receipt: epoch, ms, units | 4, 8, 4 |
 
 mod call;

@@ -27,17 +27,19 @@ pub(in super::super) enum Reply {
 /// The replies to `checks`; `None` if these are not the bytes of one.
 pub(in super::super) fn read_checks(bytes: &[u8], checks: &[Counted]) -> Option<Vec<Reply>> {
     let mut reader = Reader(bytes);
-    reader.head()?;
+    reader.version()?;
     let replies = checks.iter().map(|counted| read_check(&mut reader, counted)).collect::<Option<_>>()?;
-    reader.0.is_empty().then_some(replies)
+    reader.end()?;
+    Some(replies)
 }
 
 /// What was given back and charged, for each part of a settling call.
 pub(in super::super) fn read_settled(bytes: &[u8], parts: usize) -> Option<Vec<(Cost, Cost)>> {
     let mut reader = Reader(bytes);
-    reader.head()?;
+    reader.version()?;
     let settled = (0..parts).map(|_| Some((reader.u32()?, reader.u32()?))).collect::<Option<_>>()?;
-    reader.0.is_empty().then_some(settled)
+    reader.end()?;
+    Some(settled)
 }
 
 fn read_check(reader: &mut Reader<'_>, counted: &Counted) -> Option<Reply> {
@@ -73,9 +75,11 @@ fn read_check(reader: &mut Reader<'_>, counted: &Counted) -> Option<Reply> {
 
 fn read_plain(reader: &mut Reader<'_>, counted: &Counted, refused: bool) -> Option<Reply> {
     let [charge] = counted.check.charges.as_slice() else { return None };
-    let (granted, used, free) = (reader.u32()?, reader.u32()?, Millis(reader.u48()?));
-    let receipt =
-        Receipt { epoch: reader.u32()?, at_ms: reader.u64()?, units: granted.checked_mul(charge.cost)? };
+    let mut number = |bytes| reader.big_endian(bytes);
+    let (granted, free) = (u32::try_from(number(4)?).ok()?, Millis(number(6)?));
+    let (epoch, at_ms) = (u32::try_from(number(4)?).ok()?, number(8)?);
+    let used = u32::try_from(number(4)?).ok()?;
+    let receipt = Receipt { epoch, at_ms, units: granted.checked_mul(charge.cost)? };
     let permits = charge.limit.permits();
     let outcome = Outcome {
         limit: permits,
@@ -112,8 +116,20 @@ fn read_outcome(reader: &mut Reader<'_>, charge: &OwnedCharge) -> Option<(Outcom
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn head(&mut self) -> Option<u64> {
-        if self.u8()? == VERSION { self.u64() } else { None }
+    fn version(&mut self) -> Option<()> {
+        (self.u8()? == VERSION).then_some(())
+    }
+
+    /// What ends a reply is the server's time, which only makes it different from the last one.
+    fn end(self) -> Option<()> {
+        (self.0.len() == 8).then_some(())
+    }
+
+    /// A number of so many bytes, the highest first.
+    fn big_endian(&mut self, bytes: usize) -> Option<u64> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
     fn u8(&mut self) -> Option<u8> {
