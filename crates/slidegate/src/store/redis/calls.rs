@@ -71,6 +71,17 @@ impl Calls {
         self.link.connected(deadline).await
     }
 
+    pub(super) async fn info(&self, deadline: Instant) -> Result<String, StoreError> {
+        let mut info = Cmd::new();
+        info.arg("INFO").arg("everything");
+        match self.link.command(0, &info, deadline).await? {
+            Value::BulkString(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            // RESP3 says what kind of text it is.
+            Value::VerbatimString { text, .. } => Ok(text),
+            _ => Err(NONSENSE),
+        }
+    }
+
     fn draft(&self) -> Draft {
         Draft {
             now: self.clock.as_ref().map(|clock| clock.now()),
