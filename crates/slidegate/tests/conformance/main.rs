@@ -5,6 +5,8 @@
 //! how a store keeps its counters; a bound on their number, for instance, is the memory store's own.
 
 #![expect(clippy::unwrap_used, reason = "all of this is tests")]
+// A check of a shared store is a deep stack of futures.
+#![recursion_limit = "256"]
 
 mod model;
 mod rules;

@@ -24,6 +24,9 @@ use super::{Answer, Check, Counter, ReservationId, Settled, Store};
 use crate::error::{Fault, StoreError};
 use crate::pipeline::{Stack, Stages, stack};
 
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod bench;
 mod calls;
 mod config;
 mod ledgers;
@@ -39,6 +42,9 @@ mod wire;
 pub use config::{RedisConfig, RedisConfigError, Retry, Tls};
 
 use calls::Calls;
+
+/// How long a server may take to describe itself: it is asked by people and programs that watch, never by checks.
+const INFO_TIME: Duration = Duration::from_secs(1);
 
 /// Counters in Redis or Valkey. Cheap to clone: clones share connections and what they remember.
 ///
@@ -120,6 +126,14 @@ impl RedisStore {
     /// wait for it.
     pub async fn connected(&self, most: Millis) -> bool {
         self.calls().connected(Instant::now() + most.into()).await
+    }
+
+    /// What the server says of its own work: the text of `INFO everything`. In a cluster that of one master.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it does not answer within a second.
+    pub async fn info(&self) -> Result<String, StoreError> {
+        self.calls().info(Instant::now() + INFO_TIME).await
     }
 
     /// What it has done so far.

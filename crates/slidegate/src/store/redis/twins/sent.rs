@@ -13,7 +13,7 @@ const COMMANDS: [(&str, &str); 17] = [
     ("TIME", "2.6"),
     ("TYPE", "1.0"),
     ("SET", "6.0"), // KEEPTTL
-    ("DEL", "1.0"),
+    ("UNLINK", "4.0"),
     ("GETRANGE", "2.4"),
     ("SETRANGE", "2.2"),
     ("PEXPIRE", "2.6"),
@@ -25,7 +25,7 @@ const COMMANDS: [(&str, &str); 17] = [
     ("ZRANGEBYSCORE", "2.0"), // LIMIT, WITHSCORES
     ("ZREVRANGE", "1.2"),
     ("ZREM", "1.2"),
-    ("ZREMRANGEBYSCORE", "1.2"),
+    ("ZREMRANGEBYRANK", "2.0"),
     ("GETDEL", "6.2"), // not in a script
 ];
 

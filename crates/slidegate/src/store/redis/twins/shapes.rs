@@ -7,7 +7,6 @@ use proptest::test_runner::{TestError, TestRunner};
 use slidegate_core::check::Terms;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::Millis;
-use slidegate_testbed::redis::Release;
 
 use super::desk::Desk;
 use super::walk::{Asked, Fate, Op, Part, Tally, Walk};
