@@ -7,7 +7,8 @@ use slidegate_testbed::wait;
 use super::ask::{BEGIN_US, at, by_server, every_algorithm, one};
 use super::desk::{Desk, LINGER};
 use crate::store::redis::scripts::CHECK;
-use crate::store::redis::wire::Reply;
+
+use crate::store::redis::wire;
 
 const KEY: &[u8] = b"sg:{k}:lives:1";
 
@@ -52,7 +53,7 @@ fn what_is_settled_under_an_old_limit_lives_on() {
         desk.clear();
         let [old, new] = [1_000, 3_600_000].map(|window| every_algorithm(100, window)[algorithm]);
         let replies = desk.checks(&at(BEGIN_US, 1), &[one(KEY, old, 2)]).unwrap();
-        let [Reply::Decided(decided, _)] = &replies[..] else { panic!("{replies:?}") };
+        let [Ok(wire::Told { decided, .. })] = &replies[..] else { panic!("{replies:?}") };
         assert_eq!(desk.granted(&at(BEGIN_US, 2), one(KEY, new, 50)), 1);
         let before = desk.pttl(KEY);
         desk.settle(&at(BEGIN_US, 3), KEY, old, decided.receipts[0].unwrap(), (1, 0)).unwrap();
