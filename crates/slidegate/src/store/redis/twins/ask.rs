@@ -11,7 +11,9 @@ use slidegate_core::time::{Millis, Now};
 use super::desk::{Desk, LINGER};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
-use crate::store::redis::wire::{Draft, Reply, Settle, read_checks, read_settled};
+use crate::store::redis::wire::{
+    Draft, Reply, Settle, Told as Answered, Undecided, read_checks, read_settled,
+};
 
 /// Some Wednesday, in microseconds.
 pub(super) const BEGIN_US: u64 = 1_700_000_000_123_457;
@@ -67,8 +69,10 @@ pub(super) fn one(key: &[u8], limit: Limit, cost: u32) -> Counted {
 /// How many were granted; `None`: not decided.
 pub(super) fn granted(reply: &Reply) -> Option<u32> {
     match reply {
-        Reply::Decided(decided, _) => Some(decided.answer.granted),
-        Reply::Stale | Reply::Behind | Reply::Foreign | Reply::Newer => None,
+        Ok(Answered { decided, .. }) => Some(decided.answer.granted),
+        Err(Undecided::Stale) | Err(Undecided::Behind) | Err(Undecided::Foreign) | Err(Undecided::Newer) => {
+            None
+        }
     }
 }
 

@@ -76,7 +76,10 @@ impl Draft {
             writer.keys.push(first.unwrap_or_else(|| Arc::from(&b""[..])));
         }
         for (place, counted) in checks.iter().enumerate() {
-            match plain(&counted.check).filter(|_| self.lease == Millis::ZERO).filter(|charge| !repeated.contains_key(charge.key.name())) {
+            match plain(&counted.check)
+                .filter(|_| self.lease == Millis::ZERO)
+                .filter(|charge| !repeated.contains_key(charge.key.name()))
+            {
                 Some(charge) => writer.plain(charge, counted.times, line(charge)),
                 None => writer.any(place, counted, &mut line, memory(&counted.check)),
             }
