@@ -265,6 +265,9 @@ impl Batch for Calls {
     }
 
     async fn remember(&self, id: ReservationId, taken: &[Taken]) -> Result<(), StoreError> {
+        if taken.is_empty() {
+            return Ok(());
+        }
         let ttl = taken.iter().map(|taken| time_in_use(&taken.limit)).max().unwrap_or_default();
         let ends_ms = self.now_ms().map_or(u64::MAX, |now_ms| now_ms + ttl);
         let key = self.names.reservation(id);
@@ -336,15 +339,14 @@ fn time_in_use(limit: &Limit) -> u64 {
     limit.window().get().max(longest)
 }
 
-/// What a check took, with what took nothing.
+/// What settling a check takes: what it took, and what a cost of 0 did not take yet. A counter that only watched
+/// and had no room holds nothing, and must not be charged an excess either.
 fn whole(check: &OwnedCheck, decided: &Decided) -> Vec<Taken> {
     let nothing = slidegate_core::algorithm::Receipt { epoch: 0, at_ms: 0, units: 0 };
     let charges = check.charges.iter().zip(&decided.receipts);
-    charges
-        .map(|(charge, receipt)| Taken {
-            key: charge.key.clone(),
-            limit: charge.limit,
-            receipt: receipt.unwrap_or(nothing),
-        })
-        .collect()
+    let taken = charges.filter_map(|(charge, receipt)| {
+        let receipt = receipt.or((charge.cost == 0).then_some(nothing))?;
+        Some(Taken { key: charge.key.clone(), limit: charge.limit, receipt })
+    });
+    taken.collect()
 }
