@@ -330,13 +330,20 @@ impl Attempt {
     }
 }
 
-/// For how long what is charged under a limit can still be settled.
+/// For how long what is charged under a limit can still be settled, at the most: until a full bucket has drained.
 fn time_in_use(limit: &Limit) -> u64 {
+    /// As long as the scripts keep anything: 8,900 years.
+    const LONGEST: u64 = (1 << 48) - 1;
+    let window = limit.window().get();
     let longest = match limit.algorithm() {
-        Algorithm::LeakyBucket { max_delay } => max_delay.get(),
+        Algorithm::LeakyBucket { max_delay } => window + max_delay.get(),
+        Algorithm::TokenBucket { burst } if limit.permits() > 0 => {
+            let drains = (u128::from(burst) * u128::from(window)).div_ceil(limit.permits().into());
+            u64::try_from(drains).unwrap_or(LONGEST)
+        }
         _ => 0,
     };
-    limit.window().get().max(longest)
+    window.max(longest).min(LONGEST)
 }
 
 /// What settling a check takes: what it took, and what a cost of 0 did not take yet. A counter that only watched
