@@ -3,15 +3,15 @@
 //!
 //! A fenced block marked `console` is run: its lines that begin with `$ ` are commands, and those below one
 //! must come in its output ([`output`]). Commands of a document run one after another, in `sh`, at the root.
-//! One that starts the server ends the one before; the last ends with its document. Blocks with any other mark
-//! are only read.
+//! One that starts the server ends the one before; the last ends with its document, and so does a `redis-server`.
+//! Blocks with any other mark are only read.
 
 use std::fs;
 use std::time::Duration;
 
 use crate::step::{self, Done, Failure};
 use crate::time;
-use crate::tools::{self, CURL, Tool, WRK};
+use crate::tools::{self, CURL, REDIS, Tool, WRK};
 use crate::usage;
 use commands::Shown;
 use server::Server;
@@ -24,6 +24,8 @@ mod server;
 /// Starts the server, of itself or with a configuration behind it. Run as it stands, so that its process is the
 /// server's.
 const SERVE: &str = "cargo run --release -- serve";
+/// Starts a store for the servers that are shown, on a port that it names.
+const STORE: &str = "redis-server --port ";
 /// The quickstart: one more request than is let through, and another.
 const QUICKSTART: &str = "for i in $(seq 7); do curl -si localhost:8080/; done";
 /// Runs as a step of its own in CI, and would run this command's own tests again.
@@ -33,7 +35,7 @@ const TEST: &str = "cargo xtask test";
 const REQUIRED: [&str; 3] = [SERVE, QUICKSTART, TEST];
 
 /// Programs that commands of the documents may use.
-const TOOLS: [Tool; 2] = [CURL, WRK];
+const TOOLS: [Tool; 3] = [CURL, WRK, REDIS];
 
 /// What is read first.
 const README: &str = "README.md";
@@ -95,9 +97,13 @@ fn tools_of<'a>(commands: impl Iterator<Item = &'a Shown> + Clone) -> Vec<Tool> 
 }
 
 fn follow_all(commands: &[Shown]) -> Done {
+    // Ended last: a server that lost its store before would say so.
+    let mut stores = Vec::new();
     let mut server = None;
     for shown in commands {
-        if is_serve(&shown.command) {
+        if let Some(port) = store_port(&shown.command) {
+            stores.push(Server::start(&shown.command, &[server::loopback(port)])?);
+        } else if is_serve(&shown.command) {
             server.take().map_or(Ok(()), Server::stop)?;
             server = Some(Server::start(&shown.command, &server::DEFAULT_ADDRESSES)?);
         } else {
@@ -109,6 +115,12 @@ fn follow_all(commands: &[Shown]) -> Done {
 
 fn is_serve(command: &str) -> bool {
     command.strip_prefix(SERVE).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+/// Where a command that starts a store has it listen.
+fn store_port(command: &str) -> Option<u16> {
+    let port = command.strip_prefix(STORE)?.split(' ').next()?;
+    port.parse().ok()
 }
 
 fn follow(shown: &Shown) -> Done {
@@ -173,10 +185,19 @@ mod tests {
     }
 
     #[test]
+    fn a_store_is_started_where_its_command_says() {
+        assert_eq!(store_port("redis-server --port 6390 --save ''"), Some(6390));
+        assert_eq!(store_port("redis-server --port 6390"), Some(6390));
+        assert_eq!(store_port("redis-server --port none"), None);
+        assert_eq!(store_port("redis-cli -p 6390 shutdown"), None);
+    }
+
+    #[test]
     fn only_tools_that_a_command_names_are_asked_for() {
         let tools = |command: &str| tools_of(readme(&[command]).iter());
         assert_eq!(tools(QUICKSTART), [CURL]);
         assert_eq!(tools("wrk -t2 -c64 http://localhost:8080/"), [WRK]);
+        assert_eq!(tools("redis-server --port 6390"), [REDIS]);
         assert_eq!(tools("cargo build"), []);
     }
 

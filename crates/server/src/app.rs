@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use slidegate::limiter::BuildError;
-use slidegate::{Limiter, MemoryStore};
+use slidegate::Limiter;
+use slidegate::core::time::Millis;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -19,6 +19,7 @@ use crate::doors::DoorHandler;
 use crate::gateway::{Gateway, RouteError};
 use crate::metrics::Metrics;
 use crate::serving::{self, Bounds};
+use crate::store::{self, AnyStore, LimiterError};
 use crate::{admin, api};
 
 /// How long requests may still take once the server was told to stop. Below the 30 s after which
@@ -28,6 +29,10 @@ const GRACE: Duration = Duration::from_secs(25);
 /// How often expired counters are given back. Keys live for windows of seconds to days: more often would
 /// find little, less often would hold memory that traffic peaks left behind.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a start waits for a shared store. A connection takes milliseconds, over TLS and an ocean a few
+/// hundred; whoever waits longer waits for a store that is away.
+const STORE_PATIENCE: Millis = Millis(1000);
 
 /// Request line and headers on the API and admin ports, which no browser visits with a jar of cookies.
 const DOOR_HEAD_BYTES: usize = 16 * 1024;
@@ -44,14 +49,14 @@ pub(crate) enum StartError {
     /// A route that can't be read.
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// Policies whose names meet.
+    /// A store that can't work, or policies whose names meet.
     #[error(transparent)]
-    Policies(#[from] BuildError),
+    Limiter(#[from] LimiterError),
 }
 
 /// A server whose ports are bound and which is ready to serve.
 pub(crate) struct App {
-    limiter: Limiter,
+    limiter: Limiter<AnyStore>,
     gateway: Option<(TcpListener, Arc<Gateway>)>,
     api: Option<(TcpListener, Arc<DoorHandler>)>,
     admin: Option<(TcpListener, Arc<DoorHandler>)>,
@@ -61,8 +66,7 @@ pub(crate) struct App {
 impl App {
     /// Builds the limiter and binds every port: either all of it works, or nothing is served.
     pub(crate) async fn bind(config: Config) -> Result<Self, StartError> {
-        let store = MemoryStore::builder().max_keys(config.store.max_keys).build();
-        let limiter = Limiter::builder().policies(config.policies).store(store).build()?;
+        let limiter = store::limiter(config.policies, &config.store)?;
         let mut registry = Registry::with_prefix("slidegate");
         let context = Context {
             limiter: limiter.clone(),
@@ -87,7 +91,16 @@ impl App {
                 DoorHandler::of(admin::router(context, registry, door)),
             ));
         }
+        app.await_store().await;
         Ok(app)
+    }
+
+    /// Gives a store that is there the time to be connected to, so that a start or a restart turns nobody away.
+    /// What connects meanwhile waits in the kernel: the ports are open.
+    async fn await_store(&self) {
+        if !self.limiter.store().connected(STORE_PATIENCE).await {
+            tracing::warn!("the store can't be reached yet: policies say what is answered");
+        }
     }
 
     async fn listen(&mut self, what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
@@ -129,7 +142,7 @@ impl App {
 }
 
 /// Gives the memory of expired counters back, off the request path.
-async fn sweep(limiter: Limiter) {
+async fn sweep(limiter: Limiter<AnyStore>) {
     let mut ticks = interval(SWEEP_INTERVAL);
     loop {
         ticks.tick().await;

@@ -7,11 +7,12 @@ use slidegate::http::AnswerOptions;
 use slidegate::http::client_ip::ClientIpRule;
 
 use crate::metrics::Metrics;
+use crate::store::AnyStore;
 
 /// Shared by all doors; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
-    pub(crate) limiter: Limiter,
+    pub(crate) limiter: Limiter<AnyStore>,
     pub(crate) client_ip: Arc<ClientIpRule>,
     pub(crate) answers: AnswerOptions,
     pub(crate) metrics: Arc<Metrics>,

@@ -14,6 +14,7 @@ mod metrics;
 mod policy_json;
 mod serving;
 mod signals;
+mod store;
 mod telemetry;
 
 use std::process::ExitCode;

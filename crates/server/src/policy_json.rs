@@ -4,6 +4,7 @@
 //! {"name": "per-user",
 //!  "limits": [{"name": "burst", "permits": 100, "window_ms": 10000, "algorithm": "sliding_window"}],
 //!  "key": ["{client_ip}"], "missing": "count", "cost": 1, "count_denied": false, "shadow": false,
+//!  "on_store_failure": "deny", "failover": "exact",
 //!  "exempt": {"methods": ["OPTIONS"], "client_ip": ["10.0.0.0/8"], "headers": ["x-internal"]},
 //!  "overrides": 2}
 //! ```
@@ -13,7 +14,7 @@ use serde::Serialize;
 use slidegate::Policy;
 use slidegate::core::decision::Cost;
 use slidegate::core::limit::Algorithm;
-use slidegate::policy::{CostSource, Exempt, Missing, NamedLimit};
+use slidegate::policy::{CostSource, Exempt, Failover, Missing, NamedLimit, OnStoreFailure};
 
 /// A policy.
 #[derive(Debug, Serialize)]
@@ -25,6 +26,8 @@ pub(crate) struct PolicyJson<'a> {
     cost: CostJson,
     count_denied: bool,
     shadow: bool,
+    on_store_failure: &'static str,
+    failover: &'static str,
     exempt: ExemptJson<'a>,
     /// How many there are: a policy may have one for every tenant.
     overrides: usize,
@@ -69,6 +72,8 @@ impl<'a> From<&'a Policy> for PolicyJson<'a> {
             cost: policy.cost().into(),
             count_denied: policy.counts_denied(),
             shadow: policy.is_shadow(),
+            on_store_failure: on_store_failure_name(policy.on_store_failure()),
+            failover: failover_name(policy.failover()),
             exempt: policy.exempt().into(),
             overrides: policy.override_count(),
         }
@@ -127,5 +132,21 @@ pub(crate) const fn missing_name(missing: Missing) -> &'static str {
         Missing::Skip => "skip",
         Missing::Deny => "deny",
         Missing::ClientIp => "client_ip",
+    }
+}
+
+/// The word for it in configurations.
+pub(crate) const fn on_store_failure_name(failure: OnStoreFailure) -> &'static str {
+    match failure {
+        OnStoreFailure::Allow => "allow",
+        OnStoreFailure::Deny => "deny",
+    }
+}
+
+/// The word for it in configurations.
+pub(crate) const fn failover_name(failover: Failover) -> &'static str {
+    match failover {
+        Failover::Exact => "exact",
+        Failover::Fast => "fast",
     }
 }

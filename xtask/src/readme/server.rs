@@ -90,7 +90,7 @@ impl Drop for Server {
     }
 }
 
-const fn loopback(port: u16) -> SocketAddr {
+pub(super) const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
 }
 

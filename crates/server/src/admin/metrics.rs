@@ -3,10 +3,7 @@
 //! | series | |
 //! |---|---|
 //! | `slidegate_decisions_total{policy,outcome,mode}` | decisions by what they were and who made them |
-//! | `slidegate_store_keys` | counters held |
-//! | `slidegate_store_live_evictions_total` | counters dropped for lack of space while they held permits |
-//! | `slidegate_store_full_denials_total` | checks denied because only denied keys were held |
-//! | `slidegate_store_reservations` | reservations that wait to be settled |
+//! | `slidegate_store_...` | see [`store`]: others for each kind of store |
 //! | `slidegate_check_duration_seconds{door}` | from question to decision |
 //! | `slidegate_build_info{version}` | what is running |
 //!
@@ -23,7 +20,6 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use slidegate::metrics::Verdict;
@@ -31,11 +27,14 @@ use slidegate::{Limiter, Mode};
 
 use super::Admin;
 use crate::doors::problem::Problem;
+use crate::store::AnyStore;
+
+mod store;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Adds the counters of limiter and store, and which version this is.
-pub(super) fn register(registry: &mut Registry, limiter: &Limiter) {
+pub(super) fn register(registry: &mut Registry, limiter: &Limiter<AnyStore>) {
     registry.register_collector(Box::new(Figures(limiter.clone())));
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     registry.register("build", "What is running", Info::new(version));
@@ -50,12 +49,12 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>) -> Result<Response, Pr
 
 /// Reads the counters that limiter and store keep for themselves, when they are asked for.
 #[derive(Debug)]
-struct Figures(Limiter);
+struct Figures(Limiter<AnyStore>);
 
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_decisions(&mut encoder)?;
-        self.encode_store(&mut encoder)
+        store::encode(self.0.store(), &mut encoder)
     }
 }
 
@@ -81,31 +80,6 @@ impl Figures {
                 ];
                 ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
             }
-        }
-        Ok(())
-    }
-
-    fn encode_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let figures = self.0.store().figures();
-        let gauges = [
-            ("store_keys", "Counters held.", figures.keys),
-            ("store_reservations", "Reservations that wait to be settled.", figures.reservations),
-        ];
-        for (name, help, value) in gauges {
-            let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            ConstGauge::new(value).encode(gauge)?;
-        }
-        let counters = [
-            (
-                "store_live_evictions",
-                "Counters dropped for lack of space while they held permits.",
-                figures.live_evictions,
-            ),
-            ("store_full_denials", "Checks denied because only denied keys were held.", figures.full_denials),
-        ];
-        for (name, help, value) in counters {
-            let counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(value).encode(counter)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! | endpoint | role | |
 //! |---|---|---|
 //! | `GET /healthz` | none | `ok`: the process answers |
-//! | `GET /readyz` | none | `{"ready":true,"store":"ok"}` |
+//! | `GET /readyz` | none | `{"ready":true,"store":"ok"}`, or `"degraded"`, whatever the store does |
 //! | `GET /metrics` | read | OpenMetrics: see [`metrics`] |
 //! | `GET /v1/policies` | read | see [`policies`] |
 //! | `POST /v1/peek` | read | a [question](crate::doors::question), decided at no cost: 200 with the decision |
@@ -66,8 +66,8 @@ pub(crate) fn router(context: Context, mut registry: Registry, door: &DoorConfig
         .with_state(Arc::new(admin))
 }
 
-/// `store` will be able to say `degraded`; ready stays what it is, since restarting a server does not mend
-/// its store.
+/// `store` is `degraded` while it can't be asked, and when it failed as it was asked last. Ready stays what it
+/// is: restarting a server, or taking its traffic away, does not mend its store.
 #[derive(Serialize)]
 struct Readiness {
     ready: bool,
@@ -75,8 +75,9 @@ struct Readiness {
 }
 
 /// The port opens once a configuration is in force, so whoever gets here is served by a server that is ready.
-async fn ready() -> Json<Readiness> {
-    Json(Readiness { ready: true, store: "ok" })
+async fn ready(State(admin): State<Arc<Admin>>) -> Json<Readiness> {
+    let store = if admin.context.limiter.store().is_well() { "ok" } else { "degraded" };
+    Json(Readiness { ready: true, store })
 }
 
 async fn peek(State(admin): State<Arc<Admin>>, request: Request) -> Result<Response, Problem> {

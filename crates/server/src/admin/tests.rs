@@ -6,10 +6,12 @@ use slidegate::Policy;
 use slidegate::core::limit::{Algorithm, parse_limit};
 use slidegate::core::time::Millis;
 use slidegate::policy::{CostSource, Exempt, Missing, Pattern, PolicyBuilder};
+use slidegate::store::redis::RedisConfig;
 
 use super::*;
+use crate::config::StoreKind;
 use crate::config::Tokens;
-use crate::doors::testing::{READER, Reply, WRITER, context, door, post, send, tokens};
+use crate::doors::testing::{READER, Reply, WRITER, context, context_over, door, post, send, tokens};
 
 /// A policy with everything that can be told about one.
 fn elaborate() -> PolicyBuilder {
@@ -216,11 +218,10 @@ fn documented() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     .collect()
 }
 
-#[tokio::test]
-async fn the_documentation_lists_every_metric_with_its_labels() {
-    let text = metrics(&admin()).await;
+/// The metrics with their labels, as they are exported.
+fn exported(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-    let exported: BTreeMap<String, BTreeSet<&str>> = types
+    types
         .map(|(family, kind)| {
             let (name, of_sample) = match kind {
                 "counter" => (format!("{family}_total"), format!("{family}_total")),
@@ -231,13 +232,61 @@ async fn the_documentation_lists_every_metric_with_its_labels() {
             let sample = text.lines().find_map(|line| line.strip_prefix(&of_sample)).unwrap();
             let labels =
                 sample.strip_prefix('{').and_then(|sample| sample.split_once('}')).map_or("", |cut| cut.0);
-            let names = labels.split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name);
-            (name, names.collect())
+            let names = labels.split(',').filter_map(|label| label.split_once('='));
+            (name, names.map(|(name, _)| name.to_owned()).collect())
         })
+        .collect()
+}
+
+/// An admin port over a Redis store where nothing listens.
+fn admin_over_redis() -> (Context, Router) {
+    let config = Box::new(RedisConfig::parse("redis://127.0.0.1:1").unwrap());
+    let kind = StoreKind::Redis { config, time: Millis(10) };
+    let (context, registry) =
+        context_over([Policy::builder("per-ip").limits("5/1h").key("{client_ip}")], kind);
+    (context.clone(), router(context, registry, &door(Tokens::Anyone)))
+}
+
+#[tokio::test]
+async fn the_documentation_lists_every_metric_with_its_labels() {
+    let of_memory = exported(&metrics(&admin()).await);
+    let of_redis = exported(&metrics(&admin_over_redis().1).await);
+    assert!(
+        !of_redis.contains_key("slidegate_store_keys")
+            && !of_memory.contains_key("slidegate_store_calls_total")
+    );
+    let exported: BTreeMap<_, _> = of_memory.into_iter().chain(of_redis).collect();
+    let documented: BTreeMap<String, BTreeSet<String>> = documented()
+        .into_iter()
+        .map(|(name, labels)| (name.to_owned(), labels.into_iter().map(str::to_owned).collect()))
         .collect();
-    let documented: BTreeMap<String, _> =
-        documented().into_iter().map(|(name, labels)| (name.to_owned(), labels)).collect();
     assert_eq!(documented, exported);
+}
+
+#[tokio::test]
+async fn without_its_store_it_is_ready_and_says_what_it_lacks() {
+    let (context, admin) = admin_over_redis();
+    assert_eq!(context.limiter.check("per-ip", &["a"]).await.unwrap().mode(), slidegate::Mode::DenyAll);
+    let reply = get(&admin, "/readyz").await;
+    assert_eq!((reply.status, reply.json()), (200, json!({"ready": true, "store": "degraded"})));
+    let text = metrics(&admin).await;
+    for line in [
+        "slidegate_store_connected 0\n",
+        "slidegate_store_failing 1\n",
+        "slidegate_store_bypassed_checks_total{outcome=\"denied\"} 1\n",
+        "slidegate_store_failures_total{fault=\"disconnected\"} 1\n",
+        "slidegate_store_failures_total{fault=\"timeout\"} 0\n",
+        "slidegate_decisions_total{policy=\"per-ip\",outcome=\"denied\",mode=\"deny_all\"} 1\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    for path in ["/v1/peek", "/v1/reset"] {
+        let reply = post(&admin, path, r#"{"policy":"per-ip","key":["a"]}"#).await;
+        assert_eq!(
+            (reply.status, &*reply.detail()),
+            (503, "the store is unavailable: there is no connection")
+        );
+    }
 }
 
 #[tokio::test]

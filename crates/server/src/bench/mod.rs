@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+use slidegate::RedisStore;
 use tokio::time::Instant;
 
 mod drive;
@@ -20,7 +21,6 @@ pub(crate) mod keys;
 mod picture;
 pub(crate) mod plan;
 mod recorder;
-#[cfg_attr(not(test), expect(dead_code, reason = "read when a run can ask a Redis server"))]
 mod redis_info;
 pub(crate) mod report;
 mod schedule;
@@ -30,12 +30,14 @@ mod table;
 mod window;
 
 use plan::{Plan, Target};
+use redis_info::Info;
 use report::Report;
 use store::Opened;
 use subject::Direct;
 
 /// Runs a plan until its end, or until `told_to_stop` is ready.
 pub(crate) async fn run(plan: &Plan, told_to_stop: impl Future<Output = ()>) -> Result<Report, String> {
+    let mut server = None;
     let raw = match &plan.target {
         Target::Http(url) => drive::run(plan, &http::Server(url.clone()), told_to_stop).await?,
         Target::Store(choice) => {
@@ -45,13 +47,21 @@ pub(crate) async fn run(plan: &Plan, told_to_stop: impl Future<Output = ()>) -> 
                     drive::run(plan, &Direct::new(store, limit, plan.cost)?, told_to_stop).await?
                 }
                 Opened::Redis(store) => {
-                    drive::run(plan, &Direct::new(store, limit, plan.cost)?, told_to_stop).await?
+                    let before = info(&store).await;
+                    let raw = drive::run(plan, &Direct::new(store.clone(), limit, plan.cost)?, told_to_stop)
+                        .await?;
+                    server = before.zip(info(&store).await).and_then(|(before, after)| after.since(&before));
+                    raw
                 }
             }
         }
     };
-    // A server that counts its own work (`redis_info`) is asked around the run; the embedded store has none.
-    Report::new(plan, raw, None)
+    Report::new(plan, raw, server)
+}
+
+/// A server's own counts. Without the right to ask for them, a run has everything else.
+async fn info(store: &RedisStore) -> Option<Info> {
+    Info::parse(&store.info().await.ok()?)
 }
 
 /// When the run began.

@@ -1,4 +1,5 @@
-//! `slidegate check`: one decision from the shell, asked of a running server.
+//! `slidegate check`: one decision from the shell, asked of a running server, or of the store that a configuration
+//! names ([`store`]).
 //!
 //! Not a client library: one request, one answer, then it ends. Exit codes are those of the decision, so that
 //! scripts can branch on them: 0 allowed, 10 denied, 1 no decision, 2 used wrongly.
@@ -19,8 +20,9 @@ use serde_json::{Map, Value, json};
 use slidegate::core::decision::{Cost, Mode};
 use slidegate::core::time::Millis;
 
-use crate::config;
 use crate::decision_json::DecisionJson;
+
+mod store;
 
 /// Of a decision: denied. Away from 1 and 2, which mean that there is none.
 const EXIT_DENIED: u8 = 10;
@@ -40,9 +42,10 @@ Exit codes: 0 allowed, 10 denied, 1 no decision, 2 wrong usage.
 Examples:
   $ slidegate check --policy per-user --key client_ip=203.0.113.7 --key header:x-user-id=1001
   $ slidegate check --policy order-create --cost 5 --json | jq .retry_after_ms
-  $ slidegate check --policy order-create --cost 0        # look without charging";
+  $ slidegate check --policy order-create --cost 0        # look without charging
+  $ slidegate check --policy order-create --config slidegate.yaml   # no server: of its Redis store";
 
-/// Ask a running server for one decision
+/// Ask a running server, or a Redis store, for one decision
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -62,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8082", value_parser = parse_server)]
     server: Uri,
 
-    /// Ask the store that this configuration names, instead of a server
+    /// Ask the Redis store that this configuration names, instead of a server
     #[arg(long, value_name = "FILE", conflicts_with_all = ["server", "token_file"])]
     config: Option<PathBuf>,
 
@@ -81,6 +84,9 @@ pub(crate) async fn run(args: Args) -> ExitCode {
         Ok(answer) => {
             // Whoever closed the pipe has read enough; the exit code still counts.
             let _ = std::io::stdout().write_all(answer.text(args.json).as_bytes());
+            if let Some(note) = &answer.note {
+                eprintln!("warning: {note}");
+            }
             answer.exit_code()
         }
         Err(message) => {
@@ -95,6 +101,8 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 struct Answer {
     json: String,
     decision: DecisionJson<'static>,
+    /// What should be known about how it was made.
+    note: Option<String>,
 }
 
 impl Answer {
@@ -108,11 +116,11 @@ impl Answer {
 }
 
 async fn ask(args: &Args) -> Result<Answer, String> {
+    let body = json!({"policy": args.policy, "key": key_map(&args.key)?, "cost": args.cost});
     if let Some(file) = &args.config {
-        return Err(ask_of_config(file));
+        return store::ask(file, body.to_string()).await;
     }
     let token = args.token_file.as_deref().map(read_token).transpose()?;
-    let body = json!({"policy": args.policy, "key": key_map(&args.key)?, "cost": args.cost});
     let server = args.server.authority().map_or("", |authority| authority.as_str());
     let uri = format!("http://{server}/v1/check");
     let mut request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
@@ -126,22 +134,6 @@ async fn ask(args: &Args) -> Result<Answer, String> {
         .unwrap_or_else(|_| Err(format!("no answer within {} s", TIME_MAX.as_secs())))
         .map_err(|error| format!("{server}: {error}"))?;
     understand(status, &body).map_err(|error| format!("{server}: {error}"))
-}
-
-/// An embedded store lives in the process that serves it.
-fn ask_of_config(file: &Path) -> String {
-    let config = match config::load(file) {
-        Ok(loaded) => loaded.config,
-        Err(report) => return report.to_string(),
-    };
-    let how = match config.api {
-        Some(api) => format!("ask that server: slidegate check --server http://{}", api.listen),
-        None => "give it an `api` section and ask that server with --server".to_owned(),
-    };
-    format!(
-        "{}: the store is in the memory of the process that serves it, where nobody else can read it\n{how}",
-        file.display()
-    )
 }
 
 async fn exchange(request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
@@ -171,7 +163,7 @@ fn understand(status: StatusCode, body: &[u8]) -> Result<Answer, String> {
         && decision.allowed == status.is_success()
     {
         let json = String::from_utf8_lossy(body).into_owned();
-        return Ok(Answer { json, decision });
+        return Ok(Answer { json, decision, note: None });
     }
     if let Ok(problem) = serde_json::from_slice::<Problem>(body) {
         let what = problem.detail.unwrap_or(problem.title);

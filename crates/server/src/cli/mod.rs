@@ -38,7 +38,7 @@ enum Verb {
     Serve(serve::Args),
     /// Check a configuration file and show what it comes to
     Validate(validate::Args),
-    /// Ask a running server for one decision
+    /// Ask a running server, or a Redis store, for one decision
     Check(check::Args),
     /// Measure a store or a server under load
     Bench(bench::Args),

@@ -11,10 +11,10 @@
 //! # Caps
 //! A file has at most 1 MiB, 24 levels and 600,000 values with aliases expanded. Lists have caps of their
 //! own, each named where the list is read: 10,000 policies, 16 limits each, 1000 routes, 1000 networks.
-//! Token files have at most 64 KiB and 100 tokens.
+//! Token files have at most 64 KiB and 100 tokens, other files that it names at most 64 KiB.
 //!
 //! # Secrets
-//! What environment variables and token files hold never shows in a message, nor in `Debug`. Values that
+//! What environment variables and the files that it names hold never shows in a message, nor in `Debug`. Values that
 //! are secret by their field (exempting headers, passwords in URLs) are masked in quoted lines, and in a line
 //! that isn't YAML every word that might be one.
 
@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 mod convert;
 mod env;
 mod fields;
+mod files;
 mod model;
 mod report;
 mod schema;
@@ -38,9 +39,12 @@ mod yaml;
 pub(crate) use model::*;
 pub(crate) use report::{Entry, Report};
 pub(crate) use table::Table;
-pub(crate) use tokens::{Role, Token};
+pub(crate) use tokens::Role;
+#[cfg(test)]
+pub(crate) use tokens::Token;
 
 use fields::Reader;
+use files::Files;
 use source::Source;
 
 /// The largest file, in bytes: as much as a Kubernetes ConfigMap can hold.
@@ -55,18 +59,6 @@ pub(crate) struct Loaded {
     pub(crate) config: Config,
     /// Warnings and remarks.
     pub(crate) warnings: Report,
-}
-
-/// The files that a configuration names: paths are relative to its own folder, so that a configuration
-/// means the same wherever it is read from.
-struct Files<'a> {
-    folder: &'a Path,
-}
-
-impl Files<'_> {
-    fn tokens(&self, path: &str, style: tokens::Style) -> Result<Vec<Token>, String> {
-        tokens::read(&self.folder.join(path), style)
-    }
 }
 
 /// Reads a file.
@@ -107,7 +99,7 @@ fn read_file(path: &Path) -> Result<String, String> {
     })
 }
 
-/// Reads a text. Pure but for the token files that it names.
+/// Reads a text. Pure but for the files that it names.
 fn parse(source: Source, folder: &Path, lookup: env::Lookup<'_>) -> Result<Loaded, Report> {
     let mut reader = Reader { source: &source, findings: Vec::new(), secrets: Vec::new() };
     let mut findings = Vec::new();
@@ -120,7 +112,7 @@ fn parse(source: Source, folder: &Path, lookup: env::Lookup<'_>) -> Result<Loade
     };
     reader.findings = findings;
     reader.secrets = secrets::of(&root);
-    let read = convert::config(&root, &Files { folder }, &mut reader);
+    let read = convert::config(&root, &Files::of(folder), &mut reader);
     let (mut findings, secrets) = (reader.findings, reader.secrets);
     match read {
         Some(read) if findings.is_empty() => {

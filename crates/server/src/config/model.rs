@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use http::Method;
 use slidegate::Policy;
+use slidegate::core::time::Millis;
 use slidegate::http::AnswerOptions;
 use slidegate::http::client_ip::ClientIpRule;
 use slidegate::http::path::PathRules;
+use slidegate::secret::SecretKey;
+use slidegate::store::memory::MAX_KEYS_DEFAULT;
+use slidegate::store::redis::RedisConfig;
 
 use super::tokens::Token;
 
@@ -25,10 +29,33 @@ pub(crate) struct Config {
     pub(crate) telemetry: TelemetryConfig,
 }
 
-/// The embedded store.
-#[derive(Clone, Copy, Debug)]
+/// Where counters are kept.
+#[derive(Clone, Debug)]
 pub(crate) struct StoreConfig {
-    pub(crate) max_keys: usize,
+    pub(crate) kind: StoreKind,
+    /// Hashes secret key parts; random without. There is one where instances share a store and a policy has
+    /// such parts.
+    pub(crate) secret_key: Option<SecretKey>,
+}
+
+/// The embedded store of the default size.
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { kind: StoreKind::Memory { max_keys: MAX_KEYS_DEFAULT }, secret_key: None }
+    }
+}
+
+/// Which store.
+#[derive(Clone, Debug)]
+pub(crate) enum StoreKind {
+    /// The embedded one.
+    Memory { max_keys: usize },
+    /// Redis or Valkey.
+    Redis {
+        config: Box<RedisConfig>,
+        /// A check's whole time with the store.
+        time: Millis,
+    },
 }
 
 /// The reverse proxy.

@@ -22,6 +22,10 @@ pub(super) const STORE: [&str; 12] = [
     "ladder",
 ];
 
+pub(super) const TLS: [&str; 3] = ["ca", "cert", "key"];
+
+pub(super) const RETRY: [&str; 2] = ["after", "budget"];
+
 pub(super) const CLIENT_IP: [&str; 5] = ["trusted_proxies", "header", "hops", "ipv4_prefix", "ipv6_prefix"];
 
 pub(super) const HEADERS: [&str; 2] = ["legacy", "mode"];
@@ -68,9 +72,11 @@ pub(super) const ADMIN: [&str; 2] = ["listen", "tokens_file"];
 pub(super) const TELEMETRY: [&str; 2] = ["log", "otlp"];
 
 /// All of them. A test wants for each a broken file, and a place in `examples/full.yaml`.
-pub(super) const ALL: [(&str, &[&str]); 16] = [
+pub(super) const ALL: [(&str, &[&str]); 18] = [
     ("configuration", &CONFIGURATION),
     ("store", &STORE),
+    ("tls", &TLS),
+    ("retry", &RETRY),
     ("client_ip", &CLIENT_IP),
     ("headers", &HEADERS),
     ("policy", &POLICY),

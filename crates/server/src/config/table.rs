@@ -7,9 +7,9 @@ use std::fmt;
 
 use slidegate::Policy;
 use slidegate::core::limit::{Algorithm, Limit};
-use slidegate::policy::{CostSource, Exempt, Missing};
+use slidegate::policy::{CostSource, Exempt, Failover, Missing, OnStoreFailure};
 
-use crate::policy_json::missing_name;
+use crate::policy_json::{failover_name, missing_name, on_store_failure_name};
 
 const HEAD: [&str; 7] = ["POLICY", "LIMIT", "PERMITS", "ALGORITHM", "KEY", "COST", "NOTES"];
 
@@ -89,6 +89,12 @@ fn notes(policy: &Policy) -> String {
     if policy.missing() != Missing::Count {
         notes.push(format!("missing: {}", missing_name(policy.missing())));
     }
+    if policy.on_store_failure() != OnStoreFailure::default() {
+        notes.push(format!("on_store_failure: {}", on_store_failure_name(policy.on_store_failure())));
+    }
+    if policy.failover() != Failover::default() {
+        notes.push(format!("failover: {}", failover_name(policy.failover())));
+    }
     match policy.override_count() {
         0 => {}
         1 => notes.push("1 override".into()),
@@ -148,7 +154,12 @@ mod tests {
                 .count_denied(true)
                 .build()
                 .unwrap(),
-            Policy::builder("closed").limits("0/s").build().unwrap(),
+            Policy::builder("closed")
+                .limits("0/s")
+                .on_store_failure(OnStoreFailure::Allow)
+                .failover(Failover::Fast)
+                .build()
+                .unwrap(),
         ];
         // F32: elsewhere "per_second(4000)" meant one in 4000 seconds, and nobody saw it. What is in force
         // is printed in words.
@@ -157,7 +168,7 @@ POLICY        LIMIT           PERMITS          ALGORITHM       KEY              
 order-create  order-create-1  4000 per 1s      sliding_window  one counter                  1
               order-create-2  100000 per 1h    sliding_window
 login         login           10 per 15m       sliding_window  {client_ip} {header:x-user}  1     shadow: denies nothing; count_denied; missing: skip
-closed        closed          none (0 per 1s)  sliding_window  one counter                  1
+closed        closed          none (0 per 1s)  sliding_window  one counter                  1     on_store_failure: allow; failover: fast
 ";
         assert_eq!(Table::of(&policies).to_string(), expected);
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use proptest::prelude::*;
+use slidegate::core::time::Millis;
+use slidegate::policy::{Failover, OnStoreFailure};
 
 use super::*;
 
@@ -16,6 +18,8 @@ fn lookup(name: &str) -> Option<String> {
     match name {
         "SECRET" => Some("correct-horse-battery".into()),
         "N" => Some("20o".into()),
+        "SLASHED" => Some("hunter2/hunter2".into()),
+        "REDIS_PASSWORD" => Some("swordfish".into()),
         "EMPTY" => Some(String::new()),
         _ => None,
     }
@@ -62,7 +66,9 @@ fn the_quickstart_configuration_loads_without_a_warning() {
 
 #[test]
 fn the_examples_load_without_warnings() {
-    for name in ["full.yaml", "gateway.yaml", "quickstart.yaml", "benchmark.yaml"] {
+    for name in
+        ["full.yaml", "gateway.yaml", "quickstart.yaml", "benchmark.yaml", "cluster.yaml", "redis.yaml"]
+    {
         let loaded = load(&Path::new(EXAMPLES).join(name)).unwrap_or_else(|report| panic!("{report}"));
         assert!(loaded.config.gateway.is_some());
         let warnings = loaded.warnings.entries().filter(|entry| entry.severity == "warning");
@@ -189,6 +195,50 @@ fn variables_are_used_and_never_shown() {
     assert_eq!(policy.limits()[0].limit().permits(), 25);
     assert_eq!(&*policy.exempt().headers[0].1, b"open-sesame");
     assert!(!format!("{loaded:?}").contains("open-sesame"));
+}
+
+#[test]
+fn a_shared_store_comes_out_as_it_is_written_and_shows_no_password() {
+    let text = fs::read_to_string(Path::new(BROKEN).join("good/redis.yaml")).unwrap();
+    let loaded = read("redis", &text).unwrap();
+    assert!(loaded.warnings.entries().all(|entry| entry.severity != "warning"), "{}", loaded.warnings);
+    let shown = format!("{loaded:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let Loaded { config, .. } = loaded;
+    let StoreKind::Redis { config: redis, time } = config.store.kind else {
+        panic!("not {:?}", config.store)
+    };
+    assert!(redis.has_password() && redis.speaks_tls());
+    assert_eq!(time, Millis(80));
+    let shown = format!("{redis:?}");
+    for part in [r#"Cluster([Tcp("h1", 7000), Tcp("h2", 6379)])"#, r#"prefix: "shop""#, "budget"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    assert!(config.store.secret_key.is_some());
+    let of = |policy: &slidegate::Policy| (policy.on_store_failure(), policy.failover());
+    assert_eq!(of(&config.policies[0]), (OnStoreFailure::Allow, Failover::Fast));
+    assert_eq!(of(&config.policies[1]), (OnStoreFailure::Deny, Failover::Exact));
+}
+
+#[test]
+fn every_url_of_a_store_is_taken() {
+    for url in [
+        "redis://127.0.0.1:6379/0",
+        "valkey://h",
+        "rediss://:${REDIS_PASSWORD}@h:6380",
+        "redis+unix:///run/redis.sock?db=1",
+        "redis-sentinel://h1:26379,h2/mymaster/0",
+        "rediss-sentinel://h1/mymaster",
+        "redis-cluster://h1:7000,h2:7001",
+        "rediss-cluster://user:${REDIS_PASSWORD}@[::1]:7000",
+    ] {
+        let text = format!("policies: [{{ name: p, limits: [10/s] }}]\nstore: {{ url: \"{url}\" }}\n");
+        let loaded = read("url.yaml", &text).unwrap_or_else(|report| panic!("{report}"));
+        let StoreKind::Redis { config, time } = &loaded.config.store.kind else { panic!("{url}") };
+        assert_eq!((config.has_password(), *time), (url.contains('$'), Millis(10)));
+        let shown = format!("{loaded:?}{}", loaded.warnings);
+        assert!(!shown.contains("swordfish"), "{shown}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use slidegate::http::client_ip::Trust;
 use slidegate::policy::{CostSource, Missing, Template};
 
 use super::convert::{PolicyPlaces, Read};
-use super::model::Route;
+use super::model::{Route, StoreKind};
 use super::report::{Finding, Severity};
 use super::source::Span;
 
@@ -22,14 +22,23 @@ const SLIDING_LOG_LARGE: u32 = SLIDING_LOG_PERMITS_MAX / 100;
 /// Windows longer than this rarely end before the process that counts them does.
 const WINDOW_LONG: Millis = Millis(86_400_000);
 
+/// How long the most impatient of those who ask a limiter wait.
+const TIME_OF_PROXIES: Millis = Millis(20);
+
+/// Longer waits are felt by people, and hold connections and memory of everything in between.
+const TIME_OF_CLIENTS: Millis = Millis(1000);
+
 type Danger = fn(&Read) -> Vec<Finding>;
 
-const DANGERS: [Danger; 16] = [
+const DANGERS: [Danger; 19] = [
     trusts_everyone,
     hops_trust_whoever_connects,
     clients_behind_a_proxy_share_an_address,
     addresses_grouped_into_one,
     few_keys,
+    idle_options,
+    slow_answers,
+    denied_without_store,
     shadow,
     penalties,
     skipped_by_leaving_a_part_out,
@@ -119,13 +128,59 @@ fn addresses_grouped_into_one(read: &Read) -> Vec<Finding> {
 }
 
 fn few_keys(read: &Read) -> Vec<Finding> {
-    let max_keys = read.config.store.max_keys;
-    if max_keys >= MAX_KEYS_FEW {
+    let StoreKind::Memory { max_keys: max_keys @ ..MAX_KEYS_FEW } = read.config.store.kind else {
         return Vec::new();
-    }
+    };
     let message = format!("with {max_keys} counters, a few clients can crowd out the others");
     let help = "leave max_keys out (1000000) unless memory is very short";
     vec![say(Severity::Warning, read.places.max_keys, message, help)]
+}
+
+/// Options of the other kind of store.
+fn idle_options(read: &Read) -> Vec<Finding> {
+    let of_memory: Vec<_> = read.places.max_keys.map(|at| ("max_keys", at)).into_iter().collect();
+    let (idle, why) = match read.config.store.kind {
+        StoreKind::Memory { .. } => (&read.places.of_shared_store, "counters are kept in memory"),
+        StoreKind::Redis { .. } => (&of_memory, "the server's maxmemory bounds what Redis holds"),
+    };
+    idle.iter()
+        .map(|(name, at)| {
+            let message = format!("`{name}` has no use: {why}");
+            say(Severity::Warning, Some(*at), message, "leave it out, or name the other store as `url`")
+        })
+        .collect()
+}
+
+/// While the store is silent, each request waits for as long as a check may take.
+fn slow_answers(read: &Read) -> Vec<Finding> {
+    let StoreKind::Redis { time, .. } = read.config.store.kind else {
+        return Vec::new();
+    };
+    if time <= TIME_OF_PROXIES {
+        return Vec::new();
+    }
+    let (severity, why) = if time <= TIME_OF_CLIENTS {
+        (Severity::Info, "Envoy, unless told otherwise, gives up after 20ms")
+    } else {
+        (Severity::Warning, "while the store is silent, they pile up")
+    };
+    let message = format!("requests may wait {time} for the store: {why}");
+    vec![say(severity, read.places.timeout, message, "write timeout: 10ms unless the store is far away")]
+}
+
+fn denied_without_store(read: &Read) -> Vec<Finding> {
+    let is_shared = matches!(read.config.store.kind, StoreKind::Redis { .. });
+    let unsaid = policies(read)
+        .filter(|(policy, places)| is_shared && places.on_store_failure.is_none() && !policy.is_shadow());
+    let names: Vec<&str> = unsaid.map(|(policy, _)| &**policy.name()).collect();
+    let whose = match names.as_slice() {
+        [] => return Vec::new(),
+        [one] => format!("policy `{one}` denies"),
+        [first, more @ ..] => format!("policy `{first}` and {} more deny", more.len()),
+    };
+    let message = format!("while the store is away, {whose} everything: that is the default");
+    let help = "write on_store_failure: allow or deny in each policy";
+    vec![say(Severity::Info, read.places.store_url, message, help)]
 }
 
 fn shadow(read: &Read) -> Vec<Finding> {
@@ -259,6 +314,9 @@ fn not_exact(read: &Read) -> Vec<Finding> {
 
 /// Counters of the embedded store end with the process.
 fn long_windows(read: &Read) -> Vec<Finding> {
+    if matches!(read.config.store.kind, StoreKind::Redis { .. }) {
+        return Vec::new();
+    }
     let limits = policies(read).flat_map(|(policy, places)| policy.limits().iter().zip(&places.limits));
     limits
         .filter(|(named, _)| named.limit().window() > WINDOW_LONG)

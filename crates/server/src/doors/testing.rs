@@ -8,15 +8,16 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
+use slidegate::Policy;
 use slidegate::http::AnswerOptions;
 use slidegate::http::client_ip::ClientIpRule;
 use slidegate::policy::PolicyBuilder;
-use slidegate::{Limiter, MemoryStore, Policy};
 use tower::ServiceExt;
 
-use crate::config::{DoorConfig, Role, Token, Tokens};
+use crate::config::{DoorConfig, Role, StoreConfig, StoreKind, Token, Tokens};
 use crate::context::Context;
 use crate::metrics::Metrics;
+use crate::store;
 
 pub(crate) const READER: &str = "reader-reader-reader";
 pub(crate) const WRITER: &str = "writer-writer-writer";
@@ -24,12 +25,19 @@ pub(crate) const WRITER: &str = "writer-writer-writer";
 /// What these policies come to, with the registry of the server's metrics. Windows of an hour keep tests
 /// apart from the clock.
 pub(crate) fn context(policies: impl IntoIterator<Item = PolicyBuilder>) -> (Context, Registry) {
-    let policies: Vec<Policy> = policies.into_iter().map(|policy| policy.build().unwrap()).collect();
     // Enough for the tests that fill it, and quickly made.
-    let store = MemoryStore::builder().max_keys(250_000).build();
+    context_over(policies, StoreKind::Memory { max_keys: 250_000 })
+}
+
+/// The same over another store.
+pub(crate) fn context_over(
+    policies: impl IntoIterator<Item = PolicyBuilder>,
+    kind: StoreKind,
+) -> (Context, Registry) {
+    let policies: Vec<Policy> = policies.into_iter().map(|policy| policy.build().unwrap()).collect();
     let mut registry = Registry::with_prefix("slidegate");
     let context = Context {
-        limiter: Limiter::builder().policies(policies).store(store).build().unwrap(),
+        limiter: store::limiter(policies, &StoreConfig { kind, secret_key: None }).unwrap(),
         client_ip: Arc::new(ClientIpRule::default()),
         answers: AnswerOptions::default(),
         metrics: Arc::new(Metrics::new(&mut registry)),

@@ -52,7 +52,7 @@ pub(crate) struct Stages {
 
 /// Stacks the stages. `runtime` runs the calls.
 pub(crate) fn stack<B: Batch>(batch: B, stages: Stages, runtime: Handle) -> Stack<B> {
-    let flights = Flights::new(batch, runtime.clone(), stages.flights);
+    let flights = Flights::new(batch, runtime.clone(), stages.flights, stages.timeout);
     let scatter = Scatter::new(flights, runtime);
     DenialCache::new(Resilient::new(scatter, stages.timeout), stages.denial_cache)
 }

@@ -304,6 +304,9 @@ fn name_of(counter: &Counter<'_>) -> CounterKey {
 }
 
 /// A counter of the tests.
+/// A caller who never gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
+
 pub(crate) fn key(name: &str, lane: u16) -> CounterKey {
     CounterKey::new(name.as_bytes(), lane)
 }

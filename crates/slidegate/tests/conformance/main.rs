@@ -5,7 +5,7 @@
 //! how a store keeps its counters; a bound on their number, for instance, is the memory store's own.
 
 #![expect(clippy::unwrap_used, reason = "all of this is tests")]
-// A check passes through stages that are futures in futures, and each rule is one more around them.
+// A check of a shared store is a deep stack of futures.
 #![recursion_limit = "256"]
 
 mod model;

@@ -136,14 +136,6 @@ impl Model {
         entries.any(|entry| entry.limit.algorithm() == Algorithm::SlidingLog)
     }
 
-    /// Whether a part of it lies in a bucket.
-    fn is_in_bucket(&self, id: ReservationId) -> bool {
-        let mut entries = self.reservations.get(&id).into_iter().flatten();
-        let is_bucket =
-            |limit: Algorithm| matches!(limit, Algorithm::TokenBucket { .. } | Algorithm::LeakyBucket { .. });
-        entries.any(|entry| is_bucket(entry.limit.algorithm()))
-    }
-
     fn refund(&mut self, now: Now, entry: &Reserved, units: u32) -> u32 {
         let (Some(counter), Some(receipt)) = (self.counters.get_mut(&entry.name), &entry.receipt) else {
             return 0;
@@ -290,9 +282,8 @@ impl<W: World> Walk<W> {
                 let unlike_the_model = self.model.has_changed_limits(id)
                     || self.reserved_under.get(&id) != Some(&self.limits)
                     || self.goes_back && self.model.is_in_sorted_log(id);
-                // In a cluster it is remembered until a full bucket had drained, however full this one was.
-                let is_kept_longer =
-                    W::SCATTERS && self.model.is_in_bucket(id) && self.model.has_ended(self.world.now(), id);
+                // In a cluster it is remembered as long as it may say something, however little there is left.
+                let is_kept_longer = W::SCATTERS && self.model.has_ended(self.world.now(), id);
                 if !W::TELLS_LIMITS_APART && (unlike_the_model || is_kept_longer) {
                     return Ok(());
                 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::*;
-use crate::config;
+use crate::{config, store};
 
 const DOCS: &str = include_str!("../../../../../docs/api.md");
 
@@ -30,13 +30,13 @@ fn timeless(mut json: Value) -> Value {
     json
 }
 
-fn limiter() -> slidegate::Limiter {
+fn limiter() -> slidegate::Limiter<store::AnyStore> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("docs.yaml");
     let (_, yaml) = blocks().into_iter().find(|(mark, _)| *mark == "yaml").unwrap();
     std::fs::write(&file, yaml).unwrap();
     let loaded = config::load(Path::new(&file)).unwrap_or_else(|report| panic!("{report}"));
-    slidegate::Limiter::builder().policies(loaded.config.policies).build().unwrap()
+    store::limiter(loaded.config.policies, &loaded.config.store).unwrap()
 }
 
 #[tokio::test]

@@ -174,17 +174,13 @@ async fn an_embedded_store_can_only_be_asked_through_its_server() {
     let file = folder.path().join("slidegate.yaml");
     std::fs::write(&file, "policies:\n  - { name: p, limits: [\"1/s\"] }\napi: { listen: 127.0.0.1:9082 }\n")
         .unwrap();
-    let of_file = |file: &Path| ask_of_config(file);
-    assert!(
-        of_file(&file).ends_with(
-            "the store is in the memory of the process that serves it, where nobody else can read it\n\
-         ask that server: slidegate check --server http://127.0.0.1:9082"
-        ),
-        "{}",
-        of_file(&file)
-    );
+    let line = args(&["--policy", "p", "--config", file.to_str().unwrap()]).unwrap();
+    let said = ask(&line).await.unwrap_err();
+    let expected = "the store is in the memory of the process that serves it, where nobody else can read it\n\
+                    ask that server: slidegate check --server http://127.0.0.1:9082";
+    assert!(said.ends_with(expected), "{said}");
     std::fs::write(&file, "polices: []\n").unwrap();
-    assert!(of_file(&file).contains("polices"));
+    assert!(ask(&line).await.unwrap_err().contains("polices"));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::net;
-use crate::config::Files;
 use crate::config::fields::{Fields, Reader};
+use crate::config::files::Files;
 use crate::config::model::{DoorConfig, Tokens};
 use crate::config::schema;
 use crate::config::source::Span;

@@ -10,6 +10,7 @@ mod net;
 mod overrides;
 mod paths;
 mod policies;
+mod redis;
 mod routes;
 mod store;
 mod upstream;
@@ -19,7 +20,8 @@ use std::sync::Arc;
 use slidegate::http::{AnswerOptions, Legacy};
 
 use super::fields::{Fields, Reader};
-use super::model::{Config, LogFormat, TelemetryConfig};
+use super::files::Files;
+use super::model::{Config, LogFormat, StoreConfig, StoreKind, TelemetryConfig};
 use super::schema;
 use super::source::Span;
 use super::yaml::{ENVOY_FILES, ENVOY_HELP, Node, Value};
@@ -34,7 +36,12 @@ pub(super) struct Read {
 /// Where parts of a configuration stand.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
+    pub(super) store_url: Option<Span>,
     pub(super) max_keys: Option<Span>,
+    /// Options that mean something to a shared store only.
+    pub(super) of_shared_store: Vec<(&'static str, Span)>,
+    /// What says how long a check may take with a shared store.
+    pub(super) timeout: Option<Span>,
     pub(super) hops: Option<Span>,
     /// One for each trusted network.
     pub(super) trusted_proxies: Vec<Span>,
@@ -58,6 +65,9 @@ pub(super) struct PolicyPlaces {
     pub(super) shadow: Option<Span>,
     pub(super) count_denied: Option<Span>,
     pub(super) exempt: Option<Span>,
+    pub(super) on_store_failure: Option<Span>,
+    /// The first part of the key that is hashed.
+    pub(super) secret: Option<Span>,
 }
 
 /// A policy as far as it could be read: routes may refer to one that is broken.
@@ -69,7 +79,7 @@ struct Draft {
 }
 
 /// Reads a whole configuration. `None` when something is wrong; the reader knows what.
-pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<'_>) -> Option<Read> {
+pub(super) fn config(root: &Node, files: &Files<'_>, reader: &mut Reader<'_>) -> Option<Read> {
     if matches!(root.value, Value::Null) {
         let help = "start from examples/quickstart.yaml or examples/gateway.yaml";
         reader.error(root.at, "the file is empty, or nothing but comments", help);
@@ -81,7 +91,7 @@ pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<
     }
     let fields = Fields::of(root, "configuration", &schema::CONFIGURATION, reader)?;
     let mut places = Places::default();
-    let store = store::store(fields.get("store"), &mut places, reader);
+    let store = store::store(fields.get("store"), files, &mut places, reader);
     let client_ip = client_ip::rule(fields.get("client_ip"), &mut places, reader);
     let answers =
         fields.get("headers").map_or_else(|| Some(AnswerOptions::default()), |node| headers(node, reader));
@@ -90,6 +100,7 @@ pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<
         .map_or_else(|| Some(TelemetryConfig::default()), |node| telemetry(node, reader));
     fields.later("rls", None, reader);
     let drafts = policies::policies(&fields, client_ip.as_ref(), reader);
+    refuse_secrets_without_key(store.as_ref(), drafts.as_deref().unwrap_or_default(), reader);
     let gateway =
         fields.get("gateway").map(|node| routes::gateway(node, drafts.as_deref(), &mut places, reader));
     let (api, admin) =
@@ -117,6 +128,18 @@ pub(super) fn config(root: &Node, files: &super::Files<'_>, reader: &mut Reader<
         },
         places,
     })
+}
+
+/// Hashed under a random key, a secret would have another counter on each instance.
+fn refuse_secrets_without_key(store: Option<&StoreConfig>, drafts: &[Draft], reader: &mut Reader<'_>) {
+    let Some(StoreConfig { kind: StoreKind::Redis { .. }, secret_key: None }) = store else {
+        return;
+    };
+    for at in drafts.iter().filter_map(|draft| draft.places.secret) {
+        let message = "each instance would hash this part in its own way, and count apart from the others";
+        let help = "write store: {hash_key_file: FILE}: `openssl rand -hex 32 > hash.key` makes one";
+        reader.error(at, message, help);
+    }
 }
 
 fn is_envoy_file(root: &Node) -> bool {

@@ -6,7 +6,10 @@ use slidegate::Policy;
 use slidegate::core::decision::Cost;
 use slidegate::http::client_ip::ClientIpRule;
 use slidegate::limiter::POLICIES_MAX;
-use slidegate::policy::{CostSource, Exempt, KEY_PARTS_MAX, Missing, NAME_LEN_MAX, PolicyBuilder, Template};
+use slidegate::policy::{
+    CostSource, Exempt, Failover, KEY_PARTS_MAX, Missing, NAME_LEN_MAX, OnStoreFailure, PolicyBuilder,
+    Template,
+};
 
 use super::limits::{self, Placed};
 use super::{Draft, PolicyPlaces, net, overrides};
@@ -58,6 +61,8 @@ fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>
         shadow: at("shadow"),
         count_denied: at("count_denied"),
         exempt: at("exempt"),
+        on_store_failure: at("on_store_failure"),
+        secret: key.iter().flatten().find(|(template, _)| template.is_secret()).map(|(_, at)| *at),
     };
     let name = policy_name?;
     let mut draft = Draft { name: name.clone(), places, policy: None };
@@ -91,9 +96,7 @@ fn settings(
     reader: &mut Reader<'_>,
 ) -> Option<impl FnOnce(PolicyBuilder) -> PolicyBuilder + use<>> {
     fields.later("charge_if", None, reader);
-    for (name, default) in
-        [("on_store_failure", "local"), ("failover", "exact"), ("lease", "none"), ("shards", "1")]
-    {
+    for (name, default) in [("lease", "none"), ("shards", "1")] {
         fields.later(name, Some(default), reader);
     }
     let words = [
@@ -109,9 +112,24 @@ fn settings(
         fields.get("count_denied").map_or(Some(false), |node| reader.bool(node, "count_denied"));
     let shadow = fields.get("shadow").map_or(Some(false), |node| reader.bool(node, "shadow"));
     let exempt = fields.get("exempt").map_or_else(|| Some(Exempt::default()), |node| exempt(node, reader));
+    let words = [("allow", OnStoreFailure::Allow), ("deny", OnStoreFailure::Deny)];
+    let failure = fields.get("on_store_failure").map_or(Some(OnStoreFailure::default()), |node| {
+        reader.choice(node, "on_store_failure", &words, &["local"])
+    });
+    let words = [("exact", Failover::Exact), ("fast", Failover::Fast)];
+    let failover = fields
+        .get("failover")
+        .map_or(Some(Failover::default()), |node| reader.choice(node, "failover", &words, &[]));
     let (missing, count_denied, shadow, exempt) = (missing?, count_denied?, shadow?, exempt?);
+    let (failure, failover) = (failure?, failover?);
     Some(move |builder: PolicyBuilder| {
-        builder.missing(missing).count_denied(count_denied).shadow(shadow).exempt(exempt)
+        builder
+            .missing(missing)
+            .count_denied(count_denied)
+            .shadow(shadow)
+            .exempt(exempt)
+            .on_store_failure(failure)
+            .failover(failover)
     })
 }
 

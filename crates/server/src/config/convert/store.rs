@@ -1,65 +1,120 @@
-//! `store`: the embedded one, for now.
+//! `store`: which one, and what hashes secrets; how a shared one is reached has a file of its own.
+//!
+//! Options of the other kind of store are read as well, so that they are checked, and said to have no use.
 
+use slidegate::secret::SecretKey;
 use slidegate::store::memory::MAX_KEYS_DEFAULT;
+use slidegate::store::redis::{RedisConfig, RedisConfigError};
 
-use super::Places;
+use super::{Places, redis};
 use crate::config::fields::{Fields, Reader, did_you_mean};
-use crate::config::model::StoreConfig;
+use crate::config::files::Files;
+use crate::config::model::{StoreConfig, StoreKind};
 use crate::config::schema;
-use crate::config::yaml::Node;
-
-/// Stores of a later version, by the scheme of their URL.
-const LATER_SCHEMES: [&str; 5] = ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"];
+use crate::config::source::Span;
+use crate::config::yaml::{Node, Value};
 
 /// The most keys: about 20 GB at 200 bytes each. More belongs into a shared store.
 const MAX_KEYS_MAX: u64 = 100_000_000;
 
+const URL_HELP: &str = "write memory, or a URL such as redis://127.0.0.1:6379";
+
+/// What `url` says.
+enum Url {
+    Memory,
+    Redis(Box<RedisConfig>),
+}
+
 /// Reads the section; without it, the embedded store of the default size.
 pub(super) fn store(
     node: Option<&Node>,
+    files: &Files<'_>,
     places: &mut Places,
     reader: &mut Reader<'_>,
 ) -> Option<StoreConfig> {
     let Some(node) = node else {
-        return Some(StoreConfig { max_keys: MAX_KEYS_DEFAULT });
+        return Some(StoreConfig::default());
     };
     let fields = Fields::of(node, "store", &schema::STORE, reader)?;
-    let url = fields.get("url").map_or(Some(()), |node| url(node, reader));
-    for name in ["password_file", "tls", "timeout", "prefix", "hash_key_file", "instances", "ladder"] {
-        fields.later(name, None, reader);
-    }
-    for (name, default) in [("retry", "none"), ("clock", "server"), ("on_slow_store", "lease")] {
-        fields.later(name, Some(default), reader);
-    }
+    let url = fields.get("url").map_or(Some(Url::Memory), |node| url(node, reader));
     let max_keys = fields.get("max_keys").map_or(Some(MAX_KEYS_DEFAULT), |node| {
         places.max_keys = Some(node.at);
         let number = reader.int(node, "max_keys", 1..=MAX_KEYS_MAX)?;
         usize::try_from(number).ok()
     });
-    url?;
-    Some(StoreConfig { max_keys: max_keys? })
+    let options = redis::options(&fields, files, places, reader);
+    let secret_key =
+        fields.get("hash_key_file").map_or(Some(None), |node| hash_key(node, files, reader).map(Some));
+    later(&fields, url.as_ref(), reader);
+    places.store_url = fields.get("url").map(|node| node.at);
+    let kind = match (url?, max_keys?, options?) {
+        (Url::Memory, max_keys, _) => StoreKind::Memory { max_keys },
+        (Url::Redis(config), _, options) => redis::with(*config, options, &fields, reader)?,
+    };
+    Some(StoreConfig { kind, secret_key: secret_key? })
 }
 
-fn url(node: &Node, reader: &mut Reader<'_>) -> Option<()> {
-    let help = "write url: memory";
-    let scalar = reader.text(node, "url", help)?;
+/// What a later version will have, unless it says what is so already.
+fn later(fields: &Fields<'_>, url: Option<&Url>, reader: &mut Reader<'_>) {
+    for name in ["instances", "ladder"] {
+        fields.later(name, None, reader);
+    }
+    fields.later("clock", Some("server"), reader);
+    // A store in memory is never slow: whatever would be done then, is done.
+    let slow = if matches!(url, Some(Url::Redis(_))) { &["none"][..] } else { &["none", "lease", "local"] };
+    if let Some(node) = fields.get("on_slow_store") {
+        let words: Vec<(&str, ())> = slow.iter().map(|word| (*word, ())).collect();
+        reader.choice(node, "on_slow_store", &words, &["lease", "local"]);
+    }
+}
+
+fn url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
+    let scalar = reader.text(node, "url", URL_HELP)?;
     if scalar.text == "memory" {
-        return Some(());
+        return Some(Url::Memory);
     }
-    let scheme = scalar.text.split_once("://").map(|(scheme, _)| scheme);
-    match scheme {
-        Some(scheme) if LATER_SCHEMES.contains(&scheme) => {
-            reader.not_yet(node.at, &format!("a store at a {scheme}:// URL"), help);
+    if !scalar.text.contains("://") {
+        let near = did_you_mean(&scalar.text, ["memory"].iter());
+        // A URL that lacks its beginning, perhaps.
+        if scalar.text.contains([':', '@', '/']) {
+            reader.secrets.push(node.at);
         }
-        Some(_) => {
-            let message = "`url` names no store that is known".into();
-            reader.unreadable(node, 0, "url", message, help);
-        }
-        None => {
-            let near = did_you_mean(&scalar.text, ["memory"].iter());
-            let message = format!("`url` can't be `{}`{near}", scalar.shown);
-            reader.unreadable(node, 0, "url", message, help);
+        reader.unreadable(node, 0, "url", format!("`url` names no store{near}"), URL_HELP);
+        return None;
+    }
+    match RedisConfig::parse(&scalar.text) {
+        Ok(config) => Some(Url::Redis(Box::new(config))),
+        Err(error) => {
+            // Whoever wrote it wrong may have put a password anywhere.
+            reader.secrets.push(behind_scheme(node));
+            let (at, help) = match error {
+                RedisConfigError::Url { at, write } => (at - 1, format!("write {write}")),
+                other => (0, other.to_string()),
+            };
+            reader.unreadable(node, at, "url", "`url` can't be read from here on".into(), &help);
+            None
         }
     }
-    None
+}
+
+/// Where a URL may hold secrets.
+fn behind_scheme(node: &Node) -> Span {
+    match &node.value {
+        Value::Scalar(scalar) => {
+            node.inside(scalar.text.find("://").map_or(0, |scheme| scheme + "://".len()))
+        }
+        _ => node.at,
+    }
+}
+
+fn hash_key(node: &Node, files: &Files<'_>, reader: &mut Reader<'_>) -> Option<SecretKey> {
+    let help = "name a file of random bytes, the same for all instances: `openssl rand -hex 32 > hash.key`";
+    let scalar = reader.text(node, "hash_key_file", help)?;
+    match files.key(&scalar.text) {
+        Ok(key) => Some(SecretKey::new(&key)),
+        Err(message) => {
+            reader.unreadable(node, 0, "hash_key_file", message, help);
+            None
+        }
+    }
 }

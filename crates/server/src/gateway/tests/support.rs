@@ -27,11 +27,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::config::{GatewayConfig, PathMatch, Route, Upstream};
+use crate::config::{GatewayConfig, PathMatch, Route, StoreConfig, Upstream};
 use crate::context::Context;
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
 use crate::serving::{Bounds, serve};
+use crate::store::{self, AnyStore};
 
 pub(super) const MAX_BODY_BYTES: u64 = 1 << 20;
 pub(super) const MAX_HEADER_BYTES: usize = 16 * 1024;
@@ -102,7 +103,7 @@ impl Setup {
     }
 
     pub(super) fn gateway(self) -> Gateway {
-        let limiter = Limiter::builder().policies(self.policies).build().unwrap();
+        let limiter = store::limiter(self.policies, &StoreConfig::default()).unwrap();
         let context = Context {
             limiter,
             client_ip: Arc::new(self.client_ip),
@@ -138,7 +139,7 @@ impl Setup {
 /// A gateway that serves until this is dropped.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
-    pub(super) limiter: Limiter,
+    pub(super) limiter: Limiter<AnyStore>,
     pub(super) metrics: Arc<Metrics>,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<()>,

@@ -24,9 +24,10 @@ use smallvec::SmallVec;
 
 use crate::pipeline::batch::{CounterKey, OwnedCharge, OwnedCheck, Taken};
 
-/// The most counters of one call: at some 4 us each, the store is busy with it for less than 1 ms, and
-/// whoever else asks it waits no longer. A check of more counters travels alone.
-pub(super) const CHARGES_PER_CALL: usize = 200;
+/// The most counters of one call: at 4 to 10 us each, the store is busy with it for less than 1 ms, and whoever
+/// else asks it waits no longer. More would share no cost that is not shared by then. A check of more counters
+/// travels alone.
+pub(super) const CHARGES_PER_CALL: usize = 64;
 
 /// The most checks that wait in one lane. What stands behind so many would miss the default deadline of
 /// 10 ms even if each took only some microseconds; and they hold some 5 MB.

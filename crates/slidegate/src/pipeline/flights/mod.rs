@@ -26,12 +26,14 @@
 //! Settling is not queued: a reservation has an owner, who settles it once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use slidegate_core::decision::Cost;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::batch::{Batch, Counted, Decided, OwnedCheck, Taken};
 use crate::error::{Fault, StoreError};
@@ -63,6 +65,8 @@ pub(crate) struct Flights<B> {
 struct Shared<B> {
     batch: B,
     runtime: Handle,
+    /// How long a check is waited for.
+    patience: Duration,
     shards: [Mutex<Shard>; SHARDS],
 }
 
@@ -71,10 +75,23 @@ struct Shard {
     /// Lanes that were ever asked for: as many as a cluster has slots at the most.
     lanes: HashMap<u16, Lane<Told, Confirm>>,
     figures: FlightFigures,
+    /// How long calls took lately.
+    call_time: Duration,
 }
 
-/// Where a check's answer goes.
-type Told = oneshot::Sender<Result<Share, StoreError>>;
+/// Who waits for a check's answer, and since when.
+#[derive(Debug)]
+struct Told {
+    answer: oneshot::Sender<Result<Share, StoreError>>,
+    since: Instant,
+}
+
+impl Told {
+    /// Gives the answer, or gives it back if nobody waits any more.
+    fn send(self, answer: Result<Share, StoreError>) -> Result<(), Result<Share, StoreError>> {
+        self.answer.send(answer)
+    }
+}
 
 /// Where it is confirmed that something was given back.
 type Confirm = oneshot::Sender<Result<(), StoreError>>;
@@ -104,6 +121,12 @@ impl Shard {
         self.figures.largest = self.figures.largest.max(1);
     }
 
+    /// A moving average over some eight calls.
+    fn note_call(&mut self, took: Duration) {
+        let before = if self.call_time.is_zero() { took } else { self.call_time };
+        self.call_time = (before * 7 + took) / 8;
+    }
+
     fn note_return(&mut self, counters: usize, confirmed: bool) {
         let count = if confirmed { &mut self.figures.given_back } else { &mut self.figures.unconfirmed };
         *count += counters as u64;
@@ -112,10 +135,10 @@ impl Shard {
 
 impl<B: Batch> Flights<B> {
     /// In front of `batch`, whose calls are made by tasks of `runtime`. Switched off, each check is a call of
-    /// its own, made at once; one that is dropped then may stay charged.
-    pub(crate) fn new(batch: B, runtime: Handle, on: bool) -> Self {
+    /// its own, made at once; one that is dropped then may stay charged. `patience` is how long a caller waits.
+    pub(crate) fn new(batch: B, runtime: Handle, on: bool, patience: Duration) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
-        Self { shared: Arc::new(Shared { batch, runtime, shards }), on }
+        Self { shared: Arc::new(Shared { batch, runtime, patience, shards }), on }
     }
 
     /// The store behind.
@@ -146,7 +169,8 @@ impl<B: Batch> Flights<B> {
     /// Asks whether `times` equal checks may go on: at once, whenever the answer is looked at.
     pub(crate) fn ask(&self, check: OwnedCheck, times: u32) -> Result<Asked<'_, B>, StoreError> {
         let lane = check.lane();
-        let (told, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
+        let told = Told { answer: sender, since: Instant::now() };
         let mut shard = self.shared.shard(lane);
         shard.figures.checks += 1;
         let queue = shard.lane(lane);

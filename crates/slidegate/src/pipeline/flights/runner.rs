@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use super::lane::{Boarded, Flight, Held, Return};
+use tokio::time::Instant;
+
+use super::lane::{Boarded, Flight, Held, Return, Waiter};
 use super::share::Shares;
 use super::{Confirm, Share, Shared, Told};
 use crate::error::{Fault, StoreError};
@@ -75,13 +77,16 @@ impl<B: Batch> Runner<B> {
     }
 
     /// Decides what is aboard and tells everybody; returns what is to be given back.
-    async fn decide(&self, parties: Vec<Boarded<Told>>) -> Vec<Return<Confirm>> {
+    async fn decide(&self, mut parties: Vec<Boarded<Told>>) -> Vec<Return<Confirm>> {
+        self.leave_behind_the_late(&mut parties);
         let counted: Vec<Counted> =
             parties.iter().map(|party| Counted { check: party.check.clone(), times: party.times }).collect();
         if counted.is_empty() {
             return Vec::new();
         }
+        let sent = Instant::now();
         let mut answers = self.shared.batch.call(counted).await.into_iter();
+        self.shared.shard(self.lane).note_call(sent.elapsed());
         let mut left = Vec::new();
         for party in parties {
             match answers.next().unwrap_or(Err(StoreError::Lost { fault: Fault::Protocol })) {
@@ -94,6 +99,25 @@ impl<B: Batch> Runner<B> {
             }
         }
         left
+    }
+
+    /// Whose patience will be over before the answer comes is told so now. What they would be granted would
+    /// only have to be given back: a store that is asked for more than it can do would be kept busy with that.
+    fn leave_behind_the_late(&self, parties: &mut Vec<Boarded<Told>>) {
+        let patience = self.shared.patience;
+        // A store that is slower than everybody's patience is still asked by those who have just come.
+        let call_time = self.shared.shard(self.lane).call_time.min(patience / 2);
+        let now = Instant::now();
+        let late = |waiter: &&Waiter<Told>| now.duration_since(waiter.told.since) + call_time > patience;
+        parties.retain_mut(|party| {
+            // They stand in the order in which they came.
+            let gone = party.waiters.iter().take_while(late).count();
+            for waiter in party.waiters.drain(..gone) {
+                party.times -= waiter.times;
+                let _ = waiter.told.send(Err(StoreError::Unavailable { fault: Fault::QueueFull }));
+            }
+            !party.waiters.is_empty()
+        });
     }
 
     /// Hands the grants of a party out, first come first served. What was meant for one who is gone goes to

@@ -6,8 +6,8 @@ use slidegate_core::check::Terms;
 
 use super::*;
 use crate::pipeline::model::{
-    Course, Fails, Model, ROUND_TRIP, any_limit, ask, charge, check, decide_in, key, on_paused_clock, pass,
-    settle_down,
+    Course, Fails, Model, PATIENCE, ROUND_TRIP, any_limit, ask, charge, check, decide_in, key,
+    on_paused_clock, pass, settle_down,
 };
 use crate::{Ask, Limiter, Policy};
 
@@ -15,7 +15,7 @@ const LOST: Course = Course { fails: Some(Fails::Lost), ..ROUND_TRIP };
 const UNAVAILABLE: Course = Course { fails: Some(Fails::Unavailable), ..ROUND_TRIP };
 
 fn scatter(model: &Model) -> Arc<Scatter<Model>> {
-    let flights = Flights::new(model.clone(), Handle::current(), true);
+    let flights = Flights::new(model.clone(), Handle::current(), true, PATIENCE);
     Arc::new(Scatter::new(flights, Handle::current()))
 }
 
@@ -152,7 +152,8 @@ fn wherever_a_check_is_dropped_no_half_of_it_stays() {
 }
 
 fn limiter(model: &Model) -> Limiter<Scatter<Model>> {
-    let scatter = Scatter::new(Flights::new(model.clone(), Handle::current(), true), Handle::current());
+    let scatter =
+        Scatter::new(Flights::new(model.clone(), Handle::current(), true, PATIENCE), Handle::current());
     Limiter::builder()
         .policy(Policy::builder("user").limits("10/m").key("{header:x-user}").build().unwrap())
         .policy(Policy::builder("all").limits("15/m").build().unwrap())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::redis::{Cmd, Value};
+use slidegate_core::algorithm::tick_log::resolution_of;
 use slidegate_core::decision::Cost;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::Millis;
@@ -16,7 +17,7 @@ use super::link::{Link, LinkFigures, Script};
 use super::names::Names;
 use super::records::{self, Reserved};
 use super::scripts;
-use super::wire::{Call, Draft, Memory, Reply, Settle, read_checks, read_settled};
+use super::wire::{Call, Draft, Memory, Reply, Settle, Told, Undecided, read_checks, read_settled};
 use crate::clock::Clock;
 use crate::error::{Fault, StoreError};
 use crate::pipeline::batch::{Batch, Counted, CounterKey, Decided, OwnedCharge, OwnedCheck, Taken};
@@ -69,6 +70,17 @@ impl Calls {
 
     pub(super) async fn connected(&self, deadline: Instant) -> bool {
         self.link.connected(deadline).await
+    }
+
+    pub(super) async fn info(&self, deadline: Instant) -> Result<String, StoreError> {
+        let mut info = Cmd::new();
+        info.arg("INFO").arg("everything");
+        match self.link.command(0, &info, deadline).await? {
+            Value::BulkString(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            // RESP3 says what kind of text it is.
+            Value::VerbatimString { text, .. } => Ok(text),
+            _ => Err(NONSENSE),
+        }
     }
 
     fn draft(&self) -> Draft {
@@ -128,7 +140,7 @@ impl Calls {
     fn take(&self, counted: &Counted, reply: Reply, seq: u64) -> Attempt {
         let unavailable = |fault| Attempt::Done(Err(StoreError::Unavailable { fault }));
         match reply {
-            Reply::Decided(decided, reset_epochs) => {
+            Ok(Told { decided, reset_epochs }) => {
                 let charges = counted.check.charges.iter().zip(&decided.receipts).zip(reset_epochs);
                 for ((charge, receipt), reset_epoch) in charges {
                     if charge.exact && receipt.is_some() {
@@ -138,10 +150,9 @@ impl Calls {
                 }
                 Attempt::Done(Ok(decided))
             }
-            Reply::Behind => Attempt::Behind,
-            Reply::Stale => Attempt::Stale,
-            Reply::Foreign => unavailable(Fault::ForeignKey),
-            Reply::Newer => unavailable(Fault::NewerFormat),
+            Err(Undecided::Behind | Undecided::Stale) => Attempt::Again,
+            Err(Undecided::Foreign) => unavailable(Fault::ForeignKey),
+            Err(Undecided::Newer) => unavailable(Fault::NewerFormat),
         }
     }
 
@@ -153,33 +164,52 @@ impl Calls {
         Some(Memory { key: self.names.reservation(id), begin })
     }
 
-    /// Whether sending a call again can't grant twice: the ledger recognises what was executed.
-    fn may_repeat(&self, checks: &[Counted]) -> bool {
-        let charges = checks.iter().flat_map(|counted| &counted.check.charges);
-        checks.iter().all(|counted| counted.check.reserve.is_none())
-            && charges.into_iter().all(|charge| charge.exact)
-    }
-
-    async fn decide(&self, lane: u16, checks: &[Counted]) -> Vec<Outcome> {
-        let started = Instant::now();
-        let Some(retry) = self.retry.filter(|_| self.may_repeat(checks)) else {
-            return self.settle_behind(lane, checks, started + self.timeout.into()).await;
-        };
-        let end = started + retry.budget.into();
-        loop {
-            let again_at = Instant::now() + retry.after.into();
-            let outcomes = self.settle_behind(lane, checks, again_at.min(end)).await;
-            let failed =
-                outcomes.iter().any(|outcome| outcome.as_ref().is_err_and(|error| error.fault().is_some()));
-            if !failed || again_at >= end {
-                return outcomes;
+    /// Whether to ask again after an error can't grant twice: nothing was executed, or the ledger recognises
+    /// what was. Of another program's key nothing else will ever be said.
+    fn may_repeat(&self, check: &OwnedCheck, error: &StoreError) -> bool {
+        match error {
+            StoreError::Unavailable { fault: Fault::ForeignKey | Fault::NewerFormat } => false,
+            StoreError::Unavailable { .. } => true,
+            StoreError::Lost { .. } => {
+                check.reserve.is_none() && check.charges.iter().all(|charge| self.is_known(charge))
             }
-            sleep_until(again_at).await;
+            StoreError::ReservationsFull { .. } => false,
         }
     }
 
+    fn is_known(&self, charge: &OwnedCharge) -> bool {
+        charge.exact && self.ledgers.line(charge.key.shared_name()).is_some()
+    }
+
+    /// Decides checks within the time that a call may take, and asks again where that was chosen.
+    async fn decide(&self, lane: u16, checks: &[Counted]) -> Vec<Outcome> {
+        let started = Instant::now();
+        let Some(retry) = self.retry else {
+            return self.decide_once(lane, checks, started + self.timeout.into()).await;
+        };
+        let end = started + retry.budget.into();
+        let mut again_at = started + retry.after.into();
+        let mut outcomes = self.decide_once(lane, checks, again_at.min(end)).await;
+        while again_at < end {
+            let failed: Vec<usize> = (0..checks.len())
+                .filter(|at| {
+                    outcomes[*at].as_ref().is_err_and(|error| self.may_repeat(&checks[*at].check, error))
+                })
+                .collect();
+            if failed.is_empty() {
+                break;
+            }
+            sleep_until(again_at).await;
+            again_at += retry.after.into();
+            let again: Vec<Counted> = failed.iter().map(|at| checks[*at].clone()).collect();
+            let decided = self.decide_once(lane, &again, again_at.min(end)).await;
+            failed.into_iter().zip(decided).for_each(|(at, outcome)| outcomes[at] = outcome);
+        }
+        outcomes
+    }
+
     /// Decides checks; those that the store has forgotten grants of, once more without them.
-    async fn settle_behind(&self, lane: u16, checks: &[Counted], deadline: Instant) -> Vec<Outcome> {
+    async fn decide_once(&self, lane: u16, checks: &[Counted], deadline: Instant) -> Vec<Outcome> {
         let attempts = self.attempt(lane, checks, false, deadline).await;
         let again: Vec<Counted> = (attempts.iter().zip(checks))
             .filter(|(attempt, _)| !matches!(attempt, Attempt::Done(_)))
@@ -191,7 +221,7 @@ impl Calls {
         let mut second = self.attempt(lane, &again, true, deadline).await.into_iter();
         let settled = attempts.into_iter().map(|attempt| match attempt {
             Attempt::Done(outcome) => outcome,
-            Attempt::Behind | Attempt::Stale => second.next().map_or(Err(NONSENSE), Attempt::finish),
+            Attempt::Again => second.next().map_or(Err(NONSENSE), Attempt::finish),
         });
         settled.collect()
     }
@@ -268,8 +298,13 @@ impl Batch for Calls {
         if taken.is_empty() {
             return Ok(());
         }
-        let ttl = taken.iter().map(|taken| time_in_use(&taken.limit)).max().unwrap_or_default();
-        let ends_ms = self.now_ms().map_or(u64::MAX, |now_ms| now_ms + ttl);
+        let ends_ms = self.now_ms().map_or(u64::MAX, |now_ms| {
+            // Charged at the end of a tick, which may be yet to come.
+            let ends = taken.iter().map(|taken| taken.receipt.at_ms.max(now_ms) + time_in_use(&taken.limit));
+            ends.max().unwrap_or_default()
+        });
+        let ttl = taken.iter().map(|taken| time_in_use(&taken.limit) + tick(&taken.limit)).max();
+        let ttl = ttl.unwrap_or_default();
         let key = self.names.reservation(id);
         let mut set = Cmd::new();
         set.arg("SET").arg(&*key).arg(records::whole(taken, ends_ms)).arg("PX").arg(ttl + self.linger.get());
@@ -316,8 +351,9 @@ impl Batch for Calls {
 /// What one call came to for one check.
 enum Attempt {
     Done(Outcome),
-    Behind,
-    Stale,
+    /// It was executed and decided nothing: the seq was no higher than one that the counter has seen, or the
+    /// counter has forgotten a grant that it should know.
+    Again,
 }
 
 impl Attempt {
@@ -325,7 +361,7 @@ impl Attempt {
     fn finish(self) -> Outcome {
         match self {
             Self::Done(outcome) => outcome,
-            Self::Behind | Self::Stale => Err(StoreError::Unavailable { fault: Fault::Protocol }),
+            Self::Again => Err(StoreError::Unavailable { fault: Fault::Protocol }),
         }
     }
 }
@@ -344,6 +380,14 @@ fn time_in_use(limit: &Limit) -> u64 {
         _ => 0,
     };
     window.max(longest).min(LONGEST)
+}
+
+/// How long after its check a charge may be dated: to the end of a tick.
+fn tick(limit: &Limit) -> u64 {
+    match limit.algorithm() {
+        Algorithm::SlidingWindow { .. } => resolution_of(limit).into(),
+        _ => 1,
+    }
 }
 
 /// What settling a check takes: what it took, and what a cost of 0 did not take yet. A counter that only watched

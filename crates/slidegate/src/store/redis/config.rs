@@ -180,6 +180,21 @@ impl RedisConfig {
         self.denial_cache = on;
         self
     }
+
+    /// Whether a user is named. One without a password is refused when the store starts.
+    pub const fn has_username(&self) -> bool {
+        self.url.username.is_some()
+    }
+
+    /// Whether there is a password, the URL's or another.
+    pub const fn has_password(&self) -> bool {
+        self.url.password.is_some()
+    }
+
+    /// Whether connections speak TLS, as the URL's scheme says.
+    pub const fn speaks_tls(&self) -> bool {
+        self.url.tls
+    }
 }
 
 /// For tests of what the server's clock decides.

@@ -38,6 +38,9 @@ pub use config::{RedisConfig, RedisConfigError, Retry, Tls};
 
 use calls::Calls;
 
+/// How long a server may take to describe itself: it is asked by people and programs that watch, never by checks.
+const INFO_TIME: Duration = Duration::from_secs(1);
+
 /// Counters in Redis or Valkey. Cheap to clone: clones share connections and what they remember.
 ///
 /// ```no_run
@@ -118,6 +121,14 @@ impl RedisStore {
     /// wait for it.
     pub async fn connected(&self, most: Millis) -> bool {
         self.calls().connected(Instant::now() + most.into()).await
+    }
+
+    /// What the server says of its own work: the text of `INFO everything`. In a cluster that of one master.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it does not answer within a second.
+    pub async fn info(&self) -> Result<String, StoreError> {
+        self.calls().info(Instant::now() + INFO_TIME).await
     }
 
     /// What it has done so far.

@@ -39,6 +39,38 @@ async fn who_finds_the_queue_full_is_told_at_once() {
     assert_eq!(model.used(&key("hot", 0)), 1);
 }
 
+/// 512 callers of a store that could serve 200 of them in time: each was granted, too late, what then had to be
+/// given back, and the store did nothing else any more. 4,000 of 380,000 checks came through.
+#[tokio::test(start_paused = true)]
+async fn who_would_be_answered_too_late_is_told_so_instead_of_being_sent() {
+    const IN_TIME: usize = CHARGES_PER_CALL * FLIGHTS_PER_LANE;
+    let model = Model::new(Course { there_ms: 3, back_ms: 3, fails: None });
+    let patience = Duration::from_millis(10);
+    let flights = Arc::new(Flights::new(model.clone(), Handle::current(), true, patience));
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..3 * IN_TIME)
+        .map(|at| {
+            let flights = flights.clone();
+            let one = check([charge(&format!("k{at}"), 0, 1, 60_000)]);
+            tokio::spawn(async move { flights.decide(one, 1).await })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.unwrap());
+    }
+    let served = answers.iter().filter(|answer| answer.is_ok()).count();
+    let refused = answers
+        .iter()
+        .filter(|answer| matches!(answer, Err(StoreError::Unavailable { fault: Fault::QueueFull })))
+        .count();
+    assert_eq!((served, refused), (IN_TIME, 2 * IN_TIME));
+    assert!(start.elapsed() < patience);
+    assert_eq!(model.world(|world| (world.executed.len(), world.returned.len())), (FLIGHTS_PER_LANE, 0));
+    // Who comes next is asked for again, however slow the store was.
+    assert!(flights.decide(check([charge("next", 0, 1, 60_000)]), 1).await.is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_are_small_and_few_at_a_time_however_many_ask() {
     let model = Model::new(ROUND_TRIP);

@@ -128,7 +128,7 @@ async fn who_leaves_the_queue_lets_those_go_who_waited_for_it() {
     let_it_leave().await;
     let both = asked(&flights, check([a(), b()])).await;
     let behind = asked(&flights, check([b()])).await;
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     drop(both);
     assert_eq!(behind.await.unwrap().answer.granted, 1);
     // Sent at once, it did not wait for the slow one.

@@ -56,7 +56,7 @@ impl Batch for Yes {
 
 /// Nanoseconds of wall time for each check, over both threads; `keys` is how many there are to choose from.
 async fn measure(keys: u64, direct: bool) -> (u64, FlightFigures) {
-    let flights = Arc::new(Flights::new(Yes, Handle::current(), true));
+    let flights = Arc::new(Flights::new(Yes, Handle::current(), true, PATIENCE));
     let granted = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
     let tasks: Vec<_> = (0..CALLERS)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pipeline::batch::OwnedCheck;
-use crate::pipeline::model::{Course, Fails, charge, check, key};
+use crate::pipeline::model::{Course, Fails, PATIENCE, charge, check, key};
 
 fn one() -> OwnedCheck {
     check([charge("k", 0, 5, 60_000)])
@@ -72,7 +72,7 @@ async fn after_a_panic_the_same_lane_goes_on() {
 fn a_runtime_that_has_ended_leaves_nobody_waiting() {
     let other = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let model = other.block_on(async { Model::new(ROUND_TRIP) });
-    let flights = Arc::new(Flights::new(model, other.handle().clone(), true));
+    let flights = Arc::new(Flights::new(model, other.handle().clone(), true, PATIENCE));
     drop(other);
     let told = on_paused_clock(async { tokio::spawn(async move { flights.decide(one(), 1).await }).await });
     assert!(matches!(told.unwrap(), Err(StoreError::Unavailable { fault: Fault::Disconnected })));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::pipeline::model::{Model, ROUND_TRIP, ask, on_paused_clock, pass, settle_down};
+use crate::pipeline::model::{Model, PATIENCE, ROUND_TRIP, ask, on_paused_clock, pass, settle_down};
 
 mod bounds;
 mod cancelling;
@@ -14,5 +14,5 @@ mod failing;
 mod sharing;
 
 fn flights(model: &Model) -> Arc<Flights<Model>> {
-    Arc::new(Flights::new(model.clone(), Handle::current(), true))
+    Arc::new(Flights::new(model.clone(), Handle::current(), true, PATIENCE))
 }

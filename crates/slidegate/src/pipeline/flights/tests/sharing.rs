@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::pipeline::batch::OwnedCheck;
-use crate::pipeline::model::{Course, charge, check, key};
+use crate::pipeline::model::{Course, PATIENCE, charge, check, key};
 
 fn hot(permits: u64) -> OwnedCheck {
     check([charge("hot", 0, permits, 60_000)])
@@ -126,7 +126,7 @@ async fn lanes_do_not_wait_for_each_other() {
 #[tokio::test(start_paused = true)]
 async fn switched_off_each_check_is_a_call_of_its_own() {
     let model = Model::new(ROUND_TRIP);
-    let flights = Arc::new(Flights::new(model.clone(), Handle::current(), false));
+    let flights = Arc::new(Flights::new(model.clone(), Handle::current(), false, PATIENCE));
     let decided = all(spawn(&flights, &hot(3), 5)).await;
     assert_eq!(decided.iter().map(|one| one.answer.granted).sum::<u32>(), 3);
     assert_eq!(model.world(|world| world.executed.len()), 5);

@@ -44,7 +44,7 @@ mod call;
 mod reply;
 
 pub(super) use call::{Call, Draft, Memory, Settle, push_limit};
-pub(super) use reply::{Reply, read_checks, read_settled};
+pub(super) use reply::{Reply, Told, Undecided, read_checks, read_settled};
 
 /// The version of both directions.
 const VERSION: u8 = 1;

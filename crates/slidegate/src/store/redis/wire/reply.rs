@@ -10,10 +10,19 @@ use crate::pipeline::batch::{Counted, Decided, OwnedCharge};
 use crate::store::{Answer, Certainty};
 
 /// What one check of a call came to.
+pub(in super::super) type Reply = Result<Told, Undecided>;
+
+/// A check that was decided.
 #[derive(Clone, Debug)]
-pub(in super::super) enum Reply {
-    /// It was decided. With the reset epoch of each counter, where the reply says it.
-    Decided(Decided, SmallVec<[Option<u64>; 2]>),
+pub(in super::super) struct Told {
+    pub(in super::super) decided: Decided,
+    /// The last reset of each counter, where the reply says it.
+    pub(in super::super) reset_epochs: SmallVec<[Option<u64>; 2]>,
+}
+
+/// Why a check was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Undecided {
     /// A call with a higher seq was executed before.
     Stale,
     /// The store has forgotten grants of this instance.
@@ -50,12 +59,12 @@ fn read_check(reader: &mut Reader<'_>, counted: &Counted) -> Option<Reply> {
     let (status, granted) = (reader.u8()?, reader.u32()?);
     if status != 0 {
         let _last_seq = reader.u64()?;
-        return Some(match status {
-            1 => Reply::Stale,
-            2 => Reply::Behind,
-            4 => Reply::Newer,
-            _ => Reply::Foreign,
-        });
+        return Some(Err(match status {
+            1 => Undecided::Stale,
+            2 => Undecided::Behind,
+            4 => Undecided::Newer,
+            _ => Undecided::Foreign,
+        }));
     }
     let mut outcomes = SmallVec::new();
     let mut receipts = SmallVec::new();
@@ -70,7 +79,7 @@ fn read_check(reader: &mut Reader<'_>, counted: &Counted) -> Option<Reply> {
         }
     }
     let answer = Answer { granted, outcomes, mode: Mode::Normal, certainty: Certainty::Exact };
-    Some(Reply::Decided(Decided { answer, receipts }, reset_epochs))
+    Some(Ok(Told { decided: Decided { answer, receipts }, reset_epochs }))
 }
 
 fn read_plain(reader: &mut Reader<'_>, counted: &Counted, refused: bool) -> Option<Reply> {
@@ -93,7 +102,7 @@ fn read_plain(reader: &mut Reader<'_>, counted: &Counted, refused: bool) -> Opti
     let answer =
         Answer { granted, outcomes: smallvec![outcome], mode: Mode::Normal, certainty: Certainty::Exact };
     let receipts = smallvec![Some(receipt).filter(|receipt| receipt.units > 0)];
-    Some(Reply::Decided(Decided { answer, receipts }, smallvec![None]))
+    Some(Ok(Told { decided: Decided { answer, receipts }, reset_epochs: smallvec![None] }))
 }
 
 fn read_outcome(reader: &mut Reader<'_>, charge: &OwnedCharge) -> Option<(Outcome, u64)> {
