@@ -9,9 +9,11 @@ use slidegate_core::decision::Cost;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::Millis;
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::config::{RedisConfig, RedisConfigError, Retry};
+use super::heartbeat::{Heartbeat, Instances};
 use super::ledgers::Ledgers;
 use super::link::{Link, LinkFigures, Script};
 use super::names::Names;
@@ -31,7 +33,8 @@ type Outcome = Result<Decided, StoreError>;
 
 /// A server, or a cluster of them, as a [`Batch`].
 pub(super) struct Calls {
-    link: Link,
+    link: Arc<Link>,
+    heartbeat: Heartbeat,
     names: Names,
     ledgers: Ledgers,
     /// Whether calls on one counter are made one after another, so that ledgers can be kept.
@@ -50,12 +53,16 @@ impl std::fmt::Debug for Calls {
 }
 
 impl Calls {
-    pub(super) fn start(config: &RedisConfig) -> Result<Self, RedisConfigError> {
+    pub(super) fn start(config: &RedisConfig, runtime: Handle) -> Result<Self, RedisConfigError> {
         let (clock, linger) = config.test_clock();
+        let link = Arc::new(Link::start(config)?);
+        let (names, ledgers) = (Names::new(config.key_prefix()), Ledgers::new());
+        let heartbeat = Heartbeat::start(&link, runtime, names.instances(), ledgers.identity());
         Ok(Self {
-            link: Link::start(config)?,
-            names: Names::new(config.key_prefix()),
-            ledgers: Ledgers::new(),
+            link,
+            heartbeat,
+            names,
+            ledgers,
             ordered: config.has_flights(),
             timeout: config.check_timeout(),
             retry: config.check_retry(),
@@ -66,6 +73,11 @@ impl Calls {
 
     pub(super) fn link_figures(&self) -> LinkFigures {
         self.link.figures()
+    }
+
+    /// Who shares the counters.
+    pub(super) fn instances(&self) -> Instances {
+        self.heartbeat.instances()
     }
 
     pub(super) async fn connected(&self, deadline: Instant) -> bool {

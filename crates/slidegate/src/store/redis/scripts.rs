@@ -29,6 +29,9 @@ pub(super) static RESET: LazyLock<Script> = script!(
     "call" "prelude" "tick_log" "sorted_log" "fixed_window" "bucket" "states" "reset"
 );
 
+/// Says that an instance is there.
+pub(super) static BEAT: LazyLock<Script> = script!("beat");
+
 fn assemble(parts: &[&str]) -> Script {
     let mut text = String::new();
     for line in parts.iter().flat_map(|part| part.lines()).map(str::trim) {
