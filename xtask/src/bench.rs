@@ -12,7 +12,12 @@ struct Bench {
     run: fn() -> Done,
 }
 
-const BENCHES: [Bench; 2] = [
+const BENCHES: [Bench; 3] = [
+    Bench {
+        name: "crowd",
+        summary: "eight gateways that share a limit in one Redis, asked for twice as much",
+        run: || step::run("cargo bench --package slidegate-server --bench crowd"),
+    },
     Bench {
         name: "memory",
         summary: "the embedded store against governor's keyed limiter, and as keys and permits grow",

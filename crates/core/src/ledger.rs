@@ -93,7 +93,8 @@ pub fn compare(image: &mut Image, call: &Call) -> Verdict {
     if stored < call.ack && !call.lapsed {
         return Verdict::Behind { stored };
     }
-    if stored > call.ack {
+    // A row without a grant says enough: a denial leaves it as it is.
+    if stored > call.ack && count > 0 {
         image.take_back(tick, count);
         // At once, so that it can't be taken back again, whatever this call is granted.
         image.ledger[at] = Row { identity: call.identity, seq: call.seq, count: 0, tick: image.last_tick() };

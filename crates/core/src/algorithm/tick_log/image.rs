@@ -35,6 +35,8 @@ pub struct Image {
 struct Axis {
     last_tick: u64,
     r_ms: u32,
+    epoch: u32,
+    used: u32,
 }
 
 impl Image {
@@ -99,13 +101,18 @@ impl Image {
     }
 
     const fn axis(&self) -> Axis {
-        Axis { last_tick: self.log.last_tick, r_ms: self.log.r_ms }
+        Axis {
+            last_tick: self.log.last_tick,
+            r_ms: self.log.r_ms,
+            epoch: self.log.epoch,
+            used: self.log.used,
+        }
     }
 
     /// Renames the ticks of the rows as the log has renamed its own; a step back is done already.
     fn follow(&mut self, before: &Axis) {
         let log = &self.log;
-        let began_anew = log.last_tick < before.last_tick && log.r_ms == before.r_ms;
+        let began_anew = before.used == 0 && log.epoch != before.epoch;
         if began_anew || log.used == 0 && log.r_ms != before.r_ms {
             // The log was empty: no row names a permit. Its ticks go back, or mean other times; the clock will
             // come to what the rows name again, and find someone else's permits there.

@@ -86,13 +86,6 @@ struct Told {
     since: Instant,
 }
 
-impl Told {
-    /// Gives the answer, or gives it back if nobody waits any more.
-    fn send(self, answer: Result<Share, StoreError>) -> Result<(), Result<Share, StoreError>> {
-        self.answer.send(answer)
-    }
-}
-
 /// Where it is confirmed that something was given back.
 type Confirm = oneshot::Sender<Result<(), StoreError>>;
 

@@ -93,7 +93,7 @@ impl<B: Batch> Runner<B> {
                 Ok(decided) => left.extend(self.hand_out(party, decided)),
                 Err(error) => {
                     for waiter in party.waiters {
-                        let _ = waiter.told.send(Err(error.clone()));
+                        let _ = waiter.told.answer.send(Err(error.clone()));
                     }
                 }
             }
@@ -114,7 +114,7 @@ impl<B: Batch> Runner<B> {
             let gone = party.waiters.iter().take_while(late).count();
             for waiter in party.waiters.drain(..gone) {
                 party.times -= waiter.times;
-                let _ = waiter.told.send(Err(StoreError::Unavailable { fault: Fault::QueueFull }));
+                let _ = waiter.told.answer.send(Err(StoreError::Unavailable { fault: Fault::QueueFull }));
             }
             !party.waiters.is_empty()
         });
@@ -127,14 +127,14 @@ impl<B: Batch> Runner<B> {
         if waiters.len() == 1
             && let Some(waiter) = waiters.pop()
         {
-            let unwanted = waiter.told.send(Ok(Share { check, decided })).err()?;
+            let unwanted = waiter.told.answer.send(Ok(Share { check, decided })).err()?;
             return unwanted.ok().and_then(|share| self.shared.unwanted(share));
         }
         let mut shares = Shares::new(&check, decided);
         for waiter in waiters {
             let decided = shares.offer(waiter.times);
             let granted = decided.answer.granted;
-            if waiter.told.send(Ok(Share { check: check.clone(), decided })).is_ok() {
+            if waiter.told.answer.send(Ok(Share { check: check.clone(), decided })).is_ok() {
                 shares.take(granted);
             }
         }
@@ -172,7 +172,7 @@ impl<B: Batch> Drop for Runner<B> {
         let stranded = if boarding && lane.abort() { lane.evacuate() } else { Vec::new() };
         drop(shard);
         for told in stranded {
-            let _ = told.send(Err(StoreError::Unavailable { fault: Fault::Disconnected }));
+            let _ = told.answer.send(Err(StoreError::Unavailable { fault: Fault::Disconnected }));
         }
     }
 }

@@ -101,6 +101,7 @@ impl Calls {
             seq: self.ledgers.next_seq(),
             identity: self.ledgers.identity(),
             linger: self.linger,
+            lease: Millis::ZERO,
         }
     }
 

@@ -33,6 +33,8 @@ mod link;
 mod names;
 mod records;
 mod scripts;
+#[cfg(test)]
+mod twins;
 mod url;
 mod wire;
 

@@ -27,8 +27,14 @@ local function prepare(i, key, limit, group, flags, cost, ack, reset_epoch, prob
   end
   states[name], state.limit = state, limit
   local status, stored = nil, 0
-  if floor(flags / WITH_LEDGER) % 2 == 1 and limit.kind == TICK_LOG and not probe and not state.compared then
-    status, stored = ops_of(TICK_LOG).compare(state, ack, reset_epoch, flags >= HAS_LAPSED)
+  if floor(flags / WITH_LEDGER) % 2 == 1 and limit.kind == TICK_LOG and not probe then
+    -- Once for a call: what a stale one asks of this counter after that is as stale.
+    if not state.compared then
+      state.status, state.known = ops_of(TICK_LOG).compare(state, ack, reset_epoch, flags >= HAS_LAPSED)
+      -- Without the permits of a lost reply it may be empty: no lease is left to wait for.
+      if not state.status and state.used == 0 then ops_of(TICK_LOG).settle(state, limit) end
+    end
+    status, stored = state.status, state.known
   end
   charges[i] = {
     state = state, limit = limit, ops = ops_of(limit.kind), group = group, shadow = flags % 2 == SHADOW,

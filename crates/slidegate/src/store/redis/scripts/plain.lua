@@ -25,7 +25,7 @@ while done < parts do
   local kind_is, rows, rows_capacity, epoch = unpack('>I2BBI4', raw)
   local r_is, lease, capacity, tail_tick, tail, head, used, newest, last = unpack('>I4I4I4I4I4I4I4I4I8', raw, 25)
   local natural = ceil(now_ceil / r)
-  if kind_is ~= 256 or r_is ~= r or lease > 0 or last > natural then break end
+  if kind_is ~= 256 or r_is ~= r or lease > 0 or last > natural or used == 0 and last == natural then break end
   local long, ring_at = #raw >= 376, 64 + rows_capacity * 24
 
   -- What became of this instance's last call.

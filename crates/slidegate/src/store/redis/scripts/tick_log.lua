@@ -11,7 +11,7 @@ local function tick_log()
   local SHORT_MAX, SHORT_LAST = 376, '375' -- read at once; every byte costs about 1 ns
   local RING_MIN, ROWS_MIN, ROWS_MAX = 8, 4, 64
   local ENTRIES_TARGET, ENTRIES_MAX, RESOLUTION_ENTRIES_MAX = 4096, 8192, 65536
-  local AGE_TICKS_MAX, R_ASKED_MAX = 2147483648, 2147483648
+  local AGE_TICKS_MAX, R_ASKED_MAX, WINDOW_MAX = 2147483648, 2147483648, 31622400000
   local ROWS_SHORT = 8 -- rows that a short log takes before it drops those that have left
   local HOT, RING, ALL = 1, 2, 3 -- how much of a log has changed
   local READ_MIN, READ_MAX = 8, 1024 -- entries of a long log that are read at once
@@ -104,6 +104,8 @@ local function tick_log()
     if log.tail < log.head then
       local age = entry(log, log.tail)
       log.tail_tick = (log.last - age) % U32
+    else
+      log.pushed_tick = false -- It was the last to go.
     end
   end
 
@@ -152,9 +154,13 @@ local function tick_log()
 
   -- --- settle: bring the log up to now ------------------------------------------------------------------
 
-  -- Moves the whole history back if the clock went back far: see core's backstep.
+  -- Moves the whole history back if the clock went back far: see core's backstep. What is older than the longest
+  -- window goes whatever the limit: a tick is known modulo 2^32.
   function ops.follow(log, limit)
     local natural = ceil(now_ceil / log.r)
+    if log.used > 0 and now_floor - log.last * log.r > WINDOW_MAX + log.lease then
+      log.tail, log.newest, log.used, log.changed = log.head, 0, 0, ALL
+    end
     if log.used == 0 or not must_shift(log.last * log.r, natural * log.r, limit.window) then return end
     local one_tick = log.used == log.newest
     local shift = log.last - natural - (one_tick and 0 or 1)
@@ -168,10 +174,10 @@ local function tick_log()
   end
 
   -- What rows say of a log that has run empty is over: their ticks must not be taken for those of a new one.
-  local function forget_rows(log)
+  local function forget_rows(log, tick)
     if log.rows == 0 then return end
     open(log)
-    for _, row in ipairs(log.row_list) do row.count, row.tick = 0, log.last end
+    for _, row in ipairs(log.row_list) do row.count, row.tick = 0, tick end
   end
 
   local function clear(log, r)
@@ -181,7 +187,7 @@ local function tick_log()
     if log.r ~= r then
       log.last = ceil(log.last * log.r / r)
       log.r = r
-      forget_rows(log)
+      forget_rows(log, log.last)
     end
   end
 
@@ -240,7 +246,7 @@ local function tick_log()
       -- The clock stands where it stood before the log ran empty: receipts from then must not match.
       if natural <= log.last then
         log.epoch = (log.epoch + 1) % U32
-        forget_rows(log)
+        forget_rows(log, natural)
       end
       log.tail, log.head, log.newest, log.pushed_tick, log.last, log.changed = 0, 0, 0, false, natural, ALL
       if log.ticks then log.ticks, log.counts = {}, {} end
@@ -358,7 +364,7 @@ local function tick_log()
         give_back(log, age, count)
         log.row_changed = true
       end
-    elseif stored < ack and not lapsed and reset_epoch == log.reset_epoch then
+    elseif stored < ack and not lapsed then
       return BEHIND, stored
     end
   end

@@ -35,6 +35,8 @@ pub(in super::super) struct Draft {
     /// How much longer keys live than they need to. Zero, but for tests whose clock stands still while the
     /// server's goes on.
     pub(in super::super) linger: Millis,
+    /// For how long what is granted may be spent; zero: at once. See [`slidegate_core::lease`].
+    pub(in super::super) lease: Millis,
 }
 
 /// A call that can be sent.
@@ -74,7 +76,7 @@ impl Draft {
             writer.keys.push(first.unwrap_or_else(|| Arc::from(&b""[..])));
         }
         for (place, counted) in checks.iter().enumerate() {
-            match plain(&counted.check).filter(|charge| !repeated.contains_key(charge.key.name())) {
+            match plain(&counted.check).filter(|_| self.lease == Millis::ZERO).filter(|charge| !repeated.contains_key(charge.key.name())) {
                 Some(charge) => writer.plain(charge, counted.times, line(charge)),
                 None => writer.any(place, counted, &mut line, memory(&counted.check)),
             }
@@ -144,14 +146,17 @@ struct Writer {
     keys: Vec<Arc<[u8]>>,
     blob: Vec<u8>,
     limits: SmallVec<[Limit; 2]>,
+    /// In ms.
+    lease: u32,
 }
 
 impl Writer {
-    fn new(_: &Draft, parts: usize) -> Self {
+    fn new(draft: &Draft, parts: usize) -> Self {
         Self {
             keys: Vec::with_capacity(parts),
             blob: Vec::with_capacity(parts * 26),
             limits: SmallVec::new(),
+            lease: u32::try_from(draft.lease.get()).unwrap_or(u32::MAX),
         }
     }
 
@@ -177,7 +182,7 @@ impl Writer {
         let flags = if check.probe { PROBE } else { RECEIPTS } | if memory.is_some() { REMEMBER } else { 0 };
         self.blob.extend([3, flags, byte(check.charges.len())]);
         self.u32(counted.times);
-        self.u32(0); // lease
+        self.u32(self.lease);
         for (index, charge) in check.charges.iter().enumerate() {
             let key = if index == 0 { place } else { self.key(charge.key.shared_name().clone()) };
             let takes = !check.probe && charge.cost > 0;

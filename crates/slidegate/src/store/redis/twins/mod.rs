@@ -1,0 +1,30 @@
+//! The scripts held against [`slidegate_core`] on a real server.
+//!
+//! A script is called with bytes that say everything: the instant, the limits, who asks. So one call is one step
+//! of the model, from the value that is there to the value that is left, and both can be compared: what is
+//! answered, what is stored, how long it lives. What is not here: connections, retries, policies (the conformance
+//! suite has those, through the store).
+//!
+//! | module | |
+//! |---|---|
+//! | `desk` | a server, and what a call leaves there |
+//! | `model`, `walk` | the tick log in all its shapes, step by step |
+//! | `edges`, `foreign`, `refused` | numbers at their ends; values of others; servers that refuse |
+//! | `lives` | TTLs |
+//! | `sent`, `pins` | which commands are used; which bytes were promised |
+//! | `noise` | random bytes in calls and in values |
+//!
+//! Times are milliseconds unless the name says otherwise.
+
+mod ask;
+mod desk;
+mod edges;
+mod foreign;
+mod lives;
+mod model;
+mod noise;
+mod pins;
+mod refused;
+mod sent;
+mod shapes;
+mod walk;

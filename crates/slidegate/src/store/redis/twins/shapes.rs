@@ -1,0 +1,204 @@
+//! Walks that visit every shape of the tick log.
+
+use proptest::collection::vec as vec_of;
+use proptest::prelude::*;
+use proptest::strategy::Union;
+use proptest::test_runner::{TestError, TestRunner};
+use slidegate_core::check::Terms;
+use slidegate_core::limit::{Algorithm, Limit};
+use slidegate_core::time::Millis;
+use slidegate_testbed::redis::Release;
+
+use super::desk::Desk;
+use super::walk::{Asked, Fate, Op, Part, Tally, Walk};
+
+/// Cases of each property in everyday runs: some seconds. `PROPTEST_CASES`, where it is set, is used instead.
+const CASES: u32 = 96;
+
+/// Some Wednesday, between two milliseconds.
+const BEGIN_US: u64 = 1_700_000_000_123_457;
+
+pub(super) fn config(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { cases };
+    ProptestConfig {
+        cases,
+        max_shrink_iters: 4096,
+        failure_persistence: None,
+        ..default
+    }
+}
+
+/// Any `sliding_window` limit, so that logs are small, large, coarse, and everything between.
+fn limit() -> impl Strategy<Value = Limit> {
+    let permits = prop_oneof![
+        1 => Just(0u64),
+        8 => 1u64..9,
+        6 => 10u64..200,
+        2 => 4000u64..9000,
+        1 => Just(1_000_000),
+        1 => Just(u64::from(u32::MAX)),
+    ];
+    let window = prop_oneof![
+        6 => 1u64..60,
+        4 => 60u64..2000,
+        4 => 4096u64..20_000,
+        1 => Just(3_600_000u64),
+        1 => Just(6 * 86_400_000),
+        1 => Just(366 * 86_400_000),
+    ];
+    let resolution = prop_oneof![4 => Just(None), 1 => (1u64..300).prop_map(Some)];
+    (permits, window, resolution).prop_map(|(permits, window, resolution)| {
+        let limit = Limit::new(permits, Millis(window)).unwrap();
+        let resolution = resolution.map(Millis);
+        limit.with_algorithm(Algorithm::SlidingWindow { resolution }).unwrap_or(limit)
+    })
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let cost = prop_oneof![
+        1 => Just((0u32, 0u32)),
+        12 => (1u32..3, Just(0u32)),
+        2 => (1u32..12, 0u32..60),
+        1 => (0u32..2, Just(100u32)),
+    ];
+    let terms = prop_oneof![
+        6 => Just(Terms::default()),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(shadow, count_denied)| Terms { shadow, count_denied }),
+    ];
+    let key = prop_oneof![5 => Just(0usize), 2 => 1usize..3];
+    let limit = prop_oneof![5 => Just(0usize), 2 => 1usize..3];
+    (key, limit, cost, terms, 0u16..2)
+        .prop_map(|(key, limit, cost, terms, group)| Part { key, limit, cost, terms, group })
+}
+
+/// A check of one counter, mostly an ordinary one.
+fn single() -> impl Strategy<Value = Asked> {
+    let times = prop_oneof![6 => Just(1u32), 2 => 2u32..6, 1 => 9_000u32..9_001];
+    (part(), times, prop::bool::weighted(0.05)).prop_map(|(part, times, probe)| {
+        let part = if probe { Part { terms: Terms::default(), ..part } } else { part };
+        Asked { parts: vec![part], times, probe }
+    })
+}
+
+/// A check of up to three counters.
+fn several() -> impl Strategy<Value = Asked> {
+    (vec_of(part(), 1..4), 1u32..4).prop_map(|(mut parts, times)| {
+        parts.sort_by_key(|part| part.key);
+        parts.dedup_by_key(|part| part.key);
+        Asked { parts, times, probe: false }
+    })
+}
+
+fn check(instances: usize, usual: u32) -> impl Strategy<Value = Op> {
+    let fate = prop_oneof![
+        8 => Just(Fate::Answered),
+        2 => Just(Fate::ReplyLost),
+        1 => Just(Fate::Late),
+        1 => Just(Fate::Doubled),
+    ];
+    let ordinary = (0usize..2, 1u32..3).prop_map(|(limit, cost)| {
+        let part = Part { key: 0, limit: limit / 2, cost: (cost, 0), terms: Terms::default(), group: 0 };
+        (vec![Asked { parts: vec![part], times: 1, probe: false }], 0u64)
+    });
+    let asked = prop_oneof![
+        usual => ordinary,
+        24 => single().prop_map(|asked| (vec![asked], 0u64)),
+        1 => (single(), 1u64..400).prop_map(|(mut asked, lease)| {
+            asked.parts[0].terms = Terms::default();
+            (vec![asked], lease)
+        }),
+        3 => several().prop_map(|asked| (vec![asked], 0)),
+        3 => vec_of(prop_oneof![3 => single().boxed(), 1 => several().boxed()], 2..5)
+            .prop_map(|asked| (asked, 0)),
+    ];
+    (0..instances, asked, prop::bool::weighted(0.85), prop::bool::weighted(0.15), fate)
+        .prop_map(|(who, (asked, lease), ledger, lapsed, fate)| Op::Check { who, asked, lease, ledger, lapsed, fate })
+}
+
+fn op(instances: usize, usual: u32) -> impl Strategy<Value = Op> {
+    let passes = prop_oneof![
+        6 => (0i64..60, 0i64..1500),
+        3 => (Just(0i64), 0i64..1500),
+        1 => (0i64..1100, 0i64..1500),
+    ];
+    let back = prop_oneof![
+        3 => (-800i64..=0, -2000i64..=0),
+        1 => (-5000i64..=0, -2000i64..=0),
+        1 => (Just(-1_000_000_000i64), Just(0i64)),
+    ];
+    let jumps = (0i64..5000, 0i64..3_600_000_000);
+    let clock = |(share, micros)| Op::Clock { share, micros };
+    let ticks = prop_oneof![
+        4 => 1u32..12,
+        4 => 36u32..70,
+        1 => 100u32..600,
+    ];
+    let fill = (0usize..3, 0usize..3, ticks, 2u32..9)
+        .prop_map(|(key, limit, ticks, holes)| Op::Fill { key, limit, ticks, holes });
+    Union::new_weighted(vec![
+        (30, passes.prop_map(clock).boxed()),
+        (60, check(instances, usual).boxed()),
+        (4, any::<usize>().prop_map(|pick| Op::Arrive { pick }).boxed()),
+        (
+            5,
+            (any::<usize>(), 0u32..=100, prop_oneof![4 => Just(0u32), 1 => 1u32..4])
+                .prop_map(|(pick, give, more)| Op::Settle { pick, give, more })
+                .boxed(),
+        ),
+        (1, (0usize..3, 0usize..3).prop_map(|(key, limit)| Op::Reset { key, limit }).boxed()),
+        (2, (0usize..3, 0usize..4).prop_map(|(key, changes)| Op::Lose { key, changes }).boxed()),
+        (2, fill.boxed()),
+        (2, back.prop_map(clock).boxed()),
+        (1, jumps.prop_map(clock).boxed()),
+        (1, (0usize..3).prop_map(|key| Op::Persist { key }).boxed()),
+    ])
+}
+
+/// Limits and what happens under them. In some traces most checks are ordinary ones.
+fn trace() -> impl Strategy<Value = (Vec<Limit>, Vec<Op>)> {
+    let instances = prop_oneof![2 => Just(1usize), 3 => Just(3usize), 2 => Just(12usize), 1 => Just(90usize)];
+    let usual = prop_oneof![Just(5u32), Just(400u32)];
+    let length = prop_oneof![2 => Just(60usize), 1 => Just(250)];
+    (instances, usual, length).prop_flat_map(|(instances, usual, length)| {
+        (vec_of(limit(), 1..4), vec_of(op(instances, usual), 1..length))
+    })
+}
+
+fn walks(desk: &Desk, cases: u32, strategy: impl Strategy<Value = (Vec<Limit>, Vec<Op>)>) -> Tally {
+    let tally = std::cell::RefCell::new(Tally::default());
+    let outcome = TestRunner::new(config(cases)).run(&strategy, |(limits, ops)| {
+        let mut tally = tally.borrow_mut();
+        let mut walk = Walk::new(desk, &mut tally, limits, BEGIN_US);
+        ops.iter().for_each(|op| walk.take(op));
+        Ok(())
+    });
+    if let Err(TestError::Fail(reason, (limits, ops))) = outcome {
+        let steps: Vec<String> = ops.iter().map(|op| format!("{op:?}")).collect();
+        panic!("{reason}\nunder {limits:?}:\n{}", steps.join("\n"));
+    }
+    tally.into_inner()
+}
+
+/// Whatever happens to tick logs, in whatever order: the script answers what core answers, leaves what core
+/// leaves, and every key lives for as long as it is needed and not much longer.
+#[test]
+fn scripts_decide_what_core_decides() {
+    let tally = walks(&Desk::new(), CASES, trace());
+    eprintln!("{tally:?}");
+    assert!(tally.plain * 4 > tally.steps, "{tally:?}");
+    assert!(tally.any * 10 > tally.steps, "{tally:?}");
+    assert!(tally.restless * 10 < tally.steps, "{tally:?}");
+    for reached in [
+        tally.stale,
+        tally.behind,
+        tally.long,
+        tally.long_plain,
+        tally.wrapped,
+        tally.raised,
+        tally.leased,
+        tally.refunded,
+    ] {
+        assert!(reached > 0, "{tally:?}");
+    }
+}
