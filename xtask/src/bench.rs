@@ -5,6 +5,7 @@ use crate::step::{self, Done, Failure};
 use crate::usage;
 
 mod memory;
+mod scripts;
 
 struct Bench {
     name: &'static str,
@@ -12,7 +13,7 @@ struct Bench {
     run: fn() -> Done,
 }
 
-const BENCHES: [Bench; 3] = [
+const BENCHES: [Bench; 4] = [
     Bench {
         name: "crowd",
         summary: "eight gateways that share a limit in one Redis, asked for twice as much",
@@ -27,6 +28,11 @@ const BENCHES: [Bench; 3] = [
         name: "memory_bound",
         summary: "five million addresses through a store of one million keys; fails if it outgrows its bound",
         run: || step::run("cargo bench --package slidegate --bench memory_bound"),
+    },
+    Bench {
+        name: "scripts",
+        summary: "server time of a check and memory of a key in Redis, against the plain sorted-set script",
+        run: scripts::run,
     },
 ];
 

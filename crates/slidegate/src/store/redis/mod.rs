@@ -25,6 +25,9 @@ use super::{Answer, Check, Counter, ReservationId, Settled, Store};
 use crate::error::{Fault, StoreError};
 use crate::pipeline::{Stack, Stages, stack};
 
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod bench;
 mod calls;
 mod config;
 mod heartbeat;

@@ -9,13 +9,13 @@ for part = 1, parts do
   if fault then return redis.error_reply(fault == NEWER_FORMAT and 'NEWERFORMAT' or 'FOREIGNKEY') end
   local old = kind and ops_of(kind).load(name, raw)
   if kind == SORTED_LOG then
-    call('DEL', name)
+    call('UNLINK', name)
   elseif old then
     local fresh = ops_of(limit.kind).load(name)
     fresh.epoch, fresh.changed = (old.epoch + EPOCH_STRIDE) % U32, limit.kind == TICK_LOG and 3 or true
     if limit.kind == TICK_LOG then fresh.reset_epoch = max((old.reset_epoch or 0) + 1, now_floor) end
     ops_of(limit.kind).settle(fresh, limit)
-    if limit.kind == SORTED_LOG then call('DEL', name) else ops_of(limit.kind).save(fresh, limit) end
+    if limit.kind == SORTED_LOG then call('UNLINK', name) else ops_of(limit.kind).save(fresh, limit) end
   end
 end
 return '\1' .. pack('>I8', now)
