@@ -13,3 +13,4 @@ mod faults;
 mod memory;
 mod replies;
 mod resharding;
+mod upgrades;

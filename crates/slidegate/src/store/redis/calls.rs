@@ -34,6 +34,8 @@ type Outcome = Result<Decided, StoreError>;
 /// A server, or a cluster of them, as a [`Batch`].
 pub(super) struct Calls {
     link: Arc<Link>,
+    /// What checks, settles and resets.
+    scripts: [&'static Script; 3],
     heartbeat: Heartbeat,
     names: Names,
     ledgers: Ledgers,
@@ -56,10 +58,12 @@ impl Calls {
     pub(super) fn start(config: &RedisConfig, runtime: Handle) -> Result<Self, RedisConfigError> {
         let (clock, linger) = config.test_clock();
         let link = Arc::new(Link::start(config)?);
+        let newest = config.newest_format();
         let (names, ledgers) = (Names::new(config.key_prefix()), Ledgers::new());
-        let heartbeat = Heartbeat::start(&link, runtime, names.instances(), ledgers.identity());
+        let heartbeat = Heartbeat::start(&link, runtime, names.instances(), ledgers.identity(), newest);
         Ok(Self {
             link,
+            scripts: scripts::of(newest),
             heartbeat,
             names,
             ledgers,
@@ -100,6 +104,7 @@ impl Calls {
             now: self.clock.as_ref().map(|clock| clock.now()),
             seq: self.ledgers.next_seq(),
             identity: self.ledgers.identity(),
+            format: self.heartbeat.writes(),
             linger: self.linger,
             lease: Millis::ZERO,
         }
@@ -138,7 +143,7 @@ impl Calls {
             line
         };
         let call = draft.checks(checks, line, |check| self.memory(check));
-        let replies = self.run(lane, &scripts::CHECK, &call, deadline).await;
+        let replies = self.run(lane, self.scripts[0], &call, deadline).await;
         match replies.and_then(|bytes| read_checks(&bytes, checks).ok_or(NONSENSE)) {
             Ok(replies) => checks
                 .iter()
@@ -248,7 +253,7 @@ impl Calls {
         let mut settled = Vec::new();
         for (lane, parts) in by_lane {
             let call = self.draft().settle(&parts);
-            let bytes = self.run(lane, &scripts::SETTLE, &call, deadline).await?;
+            let bytes = self.run(lane, self.scripts[1], &call, deadline).await?;
             settled.extend(read_settled(&bytes, parts.len()).ok_or(NONSENSE)?);
         }
         Ok(settled)
@@ -357,7 +362,7 @@ impl Batch for Calls {
         let key = self.names.counter(counter);
         let lane = self.lane(&key);
         let call = self.draft().reset(key, counter.limit.limit());
-        self.run(lane, &scripts::RESET, &call, self.deadline()).await.map(drop)
+        self.run(lane, self.scripts[2], &call, self.deadline()).await.map(drop)
     }
 }
 

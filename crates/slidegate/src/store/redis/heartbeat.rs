@@ -5,7 +5,7 @@
 //! who shares these counters.
 //!
 //! # Formats
-//! A release reads counters of two formats, its own and the one before ([`FORMAT`]), and writes the older until
+//! A release reads counters of two formats, its own and the one before ([`FORMAT`](scripts::FORMAT)), and writes the older until
 //! everybody who is alive reads the newer ([`writes`]). So in a rolling upgrade, and when it is rolled back, old and
 //! new instances count in the same place. Who knows nothing of the others (no beat has been answered, or none for
 //! [`LIFE`]) writes the older, which all can read.
@@ -24,13 +24,6 @@ use tokio::time::{Instant, sleep};
 
 use super::link::{Link, OwnedTask, jittered};
 use super::scripts;
-
-/// The format of counters that this release introduced: the first byte of each value.
-#[cfg(not(feature = "format-next"))]
-pub(super) const FORMAT: u8 = 1;
-/// A release to come, for tests of upgrades.
-#[cfg(feature = "format-next")]
-pub(super) const FORMAT: u8 = 2;
 
 /// Between two beats, less a random part: instances that were started together must not beat together.
 const BEAT: Duration = Duration::from_secs(1);
@@ -75,6 +68,7 @@ const fn writes(own: u8, lowest: u8) -> u8 {
 /// Beats until it is dropped; then the instance is taken from the set, if the server can be reached.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
+    newest: u8,
     heard: Arc<Heard>,
     farewell: Option<Farewell>,
     _task: OwnedTask,
@@ -100,8 +94,14 @@ struct Farewell {
 }
 
 impl Heartbeat {
-    /// Begins to beat, with tasks of the runtime at hand.
-    pub(super) fn start(link: &Arc<Link>, runtime: Handle, key: Arc<[u8]>, identity: [u8; 8]) -> Self {
+    /// Begins to beat, with tasks of the runtime at hand. `newest` is the format that this release introduced.
+    pub(super) fn start(
+        link: &Arc<Link>,
+        runtime: Handle,
+        key: Arc<[u8]>,
+        identity: [u8; 8],
+        newest: u8,
+    ) -> Self {
         let heard = Arc::new(Heard {
             started: Instant::now(),
             at: AtomicU64::new(0),
@@ -110,12 +110,12 @@ impl Heartbeat {
         });
         let start_ms = crate::clock::Clock::now(&crate::clock::SystemClock).floor_ms();
         let member: Arc<[u8]> =
-            format!("{:016x} {FORMAT} {} {start_ms}", u64::from_be_bytes(identity), host())
+            format!("{:016x} {newest} {} {start_ms}", u64::from_be_bytes(identity), host())
                 .into_bytes()
                 .into();
         let task = OwnedTask::spawn(beat(link.clone(), heard.clone(), key.clone(), member.clone()));
         let farewell = Some(Farewell { link: link.clone(), runtime, key, member });
-        Self { heard, farewell, _task: task }
+        Self { newest, heard, farewell, _task: task }
     }
 
     /// Who is there, by the last beat that was answered.
@@ -125,11 +125,11 @@ impl Heartbeat {
 
     /// The format to write counters in.
     pub(super) fn writes(&self) -> u8 {
-        if FORMAT == 1 {
+        if self.newest == 1 {
             return 1;
         }
         let known = self.heard.is_fresh();
-        writes(FORMAT, if known { self.heard.format.load(Relaxed) } else { 0 })
+        writes(self.newest, if known { self.heard.format.load(Relaxed) } else { 0 })
     }
 }
 

@@ -1,6 +1,7 @@
 use slidegate_testbed::redis::{Cluster, Server};
 use tokio::time::{interval, timeout};
 
+use super::scripts::FORMAT;
 use super::*;
 use crate::RedisStore;
 use crate::store::redis::RedisConfig;

@@ -69,10 +69,16 @@ fn limits(permits: u64, window: u64) -> Vec<Limit> {
     let log = if permits > 9_000 { Algorithm::FixedWindow } else { Algorithm::SlidingLog };
     let burst = u32::try_from(permits).unwrap();
     let max_delay = Millis(window / 2);
-    [Algorithm::SLIDING_WINDOW, log, Algorithm::FixedWindow, Algorithm::TokenBucket { burst }, Algorithm::LeakyBucket { max_delay }]
-        .into_iter()
-        .filter_map(|algorithm| limit.with_algorithm(algorithm).ok())
-        .collect()
+    [
+        Algorithm::SLIDING_WINDOW,
+        log,
+        Algorithm::FixedWindow,
+        Algorithm::TokenBucket { burst },
+        Algorithm::LeakyBucket { max_delay },
+    ]
+    .into_iter()
+    .filter_map(|algorithm| limit.with_algorithm(algorithm).ok())
+    .collect()
 }
 
 /// All of 2^32 - 1 permits at once, and one more.
@@ -143,7 +149,11 @@ fn full_rings_make_space_as_core_does() {
     };
     let ask = |limit, lease| Op::Check {
         who: 0,
-        asked: vec![Asked { parts: vec![Part { terms: Terms { count_denied: lease == 0, shadow: false }, ..part(limit) }], times: 1, probe: false }],
+        asked: vec![Asked {
+            parts: vec![Part { terms: Terms { count_denied: lease == 0, shadow: false }, ..part(limit) }],
+            times: 1,
+            probe: false,
+        }],
         lease,
         ledger: true,
         lapsed: false,

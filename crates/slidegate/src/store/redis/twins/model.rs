@@ -92,7 +92,12 @@ impl Book {
         told
     }
 
-    fn check(&mut self, draft: &Draft, counted: &Counted, line: impl Fn(&OwnedCharge) -> Option<Line>) -> Told {
+    fn check(
+        &mut self,
+        draft: &Draft,
+        counted: &Counted,
+        line: impl Fn(&OwnedCharge) -> Option<Line>,
+    ) -> Told {
         let now = self.now;
         for charge in &counted.check.charges {
             let page = self.page(charge);
@@ -231,7 +236,8 @@ impl Page {
         }
         let gone = |image: &Image, tick: u32| {
             let State::TickLog(log) = State::TickLog(image.log.clone()) else { return false };
-            let end = i128::from(last_ms(image)) - i128::from(age(image, tick)) * i128::from(log.resolution().get());
+            let end = i128::from(last_ms(image))
+                - i128::from(age(image, tick)) * i128::from(log.resolution().get());
             let end = u64::try_from(end.max(0)).unwrap();
             log.lease_span().leaves_at_ms(end, limit.window()) <= now.floor_ms()
         };

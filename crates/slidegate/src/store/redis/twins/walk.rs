@@ -57,18 +57,47 @@ pub(super) struct Asked {
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     /// Time passes, or the clock is set: thousandths of W, and microseconds.
-    Clock { share: i64, micros: i64 },
-    Check { who: usize, asked: Vec<Asked>, lease: u64, ledger: bool, lapsed: bool, fate: Fate },
+    Clock {
+        share: i64,
+        micros: i64,
+    },
+    Check {
+        who: usize,
+        asked: Vec<Asked>,
+        lease: u64,
+        ledger: bool,
+        lapsed: bool,
+        fate: Fate,
+    },
     /// An earlier call arrives once more, or at last.
-    Arrive { pick: usize },
-    Settle { pick: usize, give: u32, more: u32 },
-    Reset { key: usize, limit: usize },
+    Arrive {
+        pick: usize,
+    },
+    Settle {
+        pick: usize,
+        give: u32,
+        more: u32,
+    },
+    Reset {
+        key: usize,
+        limit: usize,
+    },
     /// A failover: the key is what it was some changes ago.
-    Lose { key: usize, changes: usize },
+    Lose {
+        key: usize,
+        changes: usize,
+    },
     /// The log has so many ticks now, each of one permit, but for every n-th, which a refund emptied.
-    Fill { key: usize, limit: usize, ticks: u32, holes: u32 },
+    Fill {
+        key: usize,
+        limit: usize,
+        ticks: u32,
+        holes: u32,
+    },
     /// Someone took the TTL away.
-    Persist { key: usize },
+    Persist {
+        key: usize,
+    },
 }
 
 /// How often something happened, over all walks: a comparison that nothing reaches proves nothing.
@@ -200,7 +229,8 @@ impl<'a> Walk<'a> {
             let key = CounterKey::new(self.keys[part.key % 3].clone(), 0);
             OwnedCharge { key, limit, cost, group: part.group, terms: part.terms, exact: true }
         });
-        let check = OwnedCheck { charges: charges.collect(), reserve: None::<ReservationId>, probe: asked.probe };
+        let check =
+            OwnedCheck { charges: charges.collect(), reserve: None::<ReservationId>, probe: asked.probe };
         Counted { check: Arc::new(check), times: asked.times }
     }
 
@@ -263,8 +293,7 @@ impl<'a> Walk<'a> {
         let draft = self.draft(0, 0);
         let (key, limit, receipt) = self.receipts[pick];
         let give_back = u32::try_from(u64::from(receipt.units) * u64::from(give) / 100).unwrap();
-        let part =
-            Settle { key: Arc::from(&self.keys[key][..]), limit, receipt, give_back, charge: more };
+        let part = Settle { key: Arc::from(&self.keys[key][..]), limit, receipt, give_back, charge: more };
         let call = draft.settle(std::slice::from_ref(&part));
         let mut book = self.book(self.now());
         let expected = book.settle(&part);
@@ -329,12 +358,16 @@ impl<'a> Walk<'a> {
                 }
                 assert!(least > 0, "a key without a TTL");
                 assert!(most >= i64::try_from(needed).unwrap(), "lives for {most} ms of {needed}");
-                assert!(settles || least <= i64::try_from(enough).unwrap(), "lives for {least} ms, not {enough}");
+                assert!(
+                    settles || least <= i64::try_from(enough).unwrap(),
+                    "lives for {least} ms, not {enough}"
+                );
             }
-            self.tally.raised +=
-                u32::from(page.before.as_ref().is_some_and(|before| {
+            self.tally.raised += u32::from(
+                page.before.as_ref().is_some_and(|before| {
                     before.used() > 0 && before.log.resolution() < page.after.log.resolution()
-                }) && page.after.used() > 0);
+                }) && page.after.used() > 0,
+            );
             self.tally.leased += u32::from(page.after.log.lease_span().longest > Millis::ZERO);
             self.tally.rows = self.tally.rows.max(page.after.ledger.len());
             if value != self.values[n] {
