@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use slidegate::core::time::Millis;
 use slidegate::store::redis::RedisStore;
-use slidegate::{Limiter, Mode};
+use slidegate::{Limiter, Mode, Policy};
 use slidegate_testbed::redis::Cluster;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -65,6 +65,24 @@ async fn while_a_slot_moves_every_check_is_decided_and_counted_once() {
     let admitted = records.iter().filter(|(record, _)| record.is_admitted()).count();
     assert_eq!(u32::try_from(admitted).unwrap(), used(&limiter, "p", &[]).await);
     println!("{admitted} checks, p99 {:?}", p99(&records));
+}
+
+// R032: scripts were known to be loaded for each process, and were forgotten by one node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_forgot_its_scripts_is_sent_them_again() {
+    let cluster = beside(Cluster::start).await;
+    let url = format!("redis-cluster://{}", cluster.addresses());
+    let each = Policy::builder("each").limits("5/1h").key("{client_ip}").build().unwrap();
+    let limiter = limiter(&config(&url, Millis(5_000)), vec![each]).await;
+    for node in 0..3 {
+        cluster.nodes()[node].ask::<()>(&["SCRIPT", "FLUSH"]);
+        for key in 0..60_u32 {
+            let decision = check(&limiter, "each", &[&key.to_string()]).await;
+            assert_eq!((decision.mode(), decision.is_allowed()), (Mode::Normal, true));
+        }
+    }
+    assert_eq!(limiter.store().figures().faults.iter().sum::<u64>(), 0);
+    assert_eq!(used(&limiter, "each", &["7"]).await, 3, "each was counted once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,6 +29,9 @@ use crate::store::{Check, Counter, ReservationId, Settled};
 /// What a reply that makes no sense comes to: it was executed, somehow.
 const NONSENSE: StoreError = StoreError::Lost { fault: Fault::Protocol };
 
+/// What a call comes to that is not answered.
+const SILENCE: StoreError = StoreError::Lost { fault: Fault::Timeout };
+
 type Outcome = Result<Decided, StoreError>;
 
 /// A server, or a cluster of them, as a [`Batch`].
@@ -206,7 +209,9 @@ impl Calls {
             return self.decide_once(lane, checks, started + self.timeout.into()).await;
         };
         let end = started + retry.budget.into();
-        let mut again_at = started + retry.after.into();
+        // A call that can't be made again is not waited for any longer than without a retry.
+        let repeats = checks.iter().any(|counted| self.may_repeat(&counted.check, &SILENCE));
+        let mut again_at = started + if repeats { retry.after } else { self.timeout }.into();
         let mut outcomes = self.decide_once(lane, checks, again_at.min(end)).await;
         while again_at < end {
             let failed: Vec<usize> = (0..checks.len())

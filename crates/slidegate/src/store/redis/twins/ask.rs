@@ -10,8 +10,10 @@ use slidegate_core::time::{Millis, Now};
 
 use super::desk::{Desk, LINGER};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
-use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
-use crate::store::redis::wire::{Draft, Reply, Settle, read_checks, read_settled};
+use crate::store::redis::scripts::{CHECK, FORMAT, RESET, SETTLE};
+use crate::store::redis::wire::{
+    Draft, Reply, Settle, Told as Answered, Undecided, read_checks, read_settled,
+};
 
 /// Some Wednesday, in microseconds.
 pub(super) const BEGIN_US: u64 = 1_700_000_000_123_457;
@@ -35,6 +37,7 @@ pub(super) fn at(now_us: u64, seq: u64) -> Draft {
     Draft {
         now: Some(Now::from_micros(now_us)),
         seq,
+        format: FORMAT,
         identity: *b"instance",
         linger: LINGER,
         lease: Millis::ZERO,
@@ -67,8 +70,10 @@ pub(super) fn one(key: &[u8], limit: Limit, cost: u32) -> Counted {
 /// How many were granted; `None`: not decided.
 pub(super) fn granted(reply: &Reply) -> Option<u32> {
     match reply {
-        Reply::Decided(decided, _) => Some(decided.answer.granted),
-        Reply::Stale | Reply::Behind | Reply::Foreign | Reply::Newer => None,
+        Ok(Answered { decided, .. }) => Some(decided.answer.granted),
+        Err(Undecided::Stale) | Err(Undecided::Behind) | Err(Undecided::Foreign) | Err(Undecided::Newer) => {
+            None
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use slidegate_core::time::{Millis, Now};
 use super::ask::{BEGIN_US, at, check_of, every_algorithm, one};
 use super::desk::Desk;
 use super::walk::{Asked, Fate, Op, Part, Tally, Walk};
-use crate::store::redis::wire::Reply;
+use crate::store::redis::wire::Told as Answered;
 
 /// What came of a check: granted, and what is told.
 type Told = (u32, slidegate_core::decision::Outcome);
@@ -25,7 +25,7 @@ fn compare(desk: &Desk, limit: Limit, checks: &[(u64, u32, u32)]) {
         let expected = model(&mut state, now, limit, *cost, *times);
         let draft = at(*now_us, u64::try_from(seq).unwrap() + 1);
         let replies = desk.checks(&draft, &[check_of(&[(b"sg:{k}:p:1", limit, *cost)], *times)]).unwrap();
-        let [Reply::Decided(decided, _)] = &replies[..] else { panic!("{replies:?}") };
+        let [Ok(Answered { decided, .. })] = &replies[..] else { panic!("{replies:?}") };
         let found: Told = (decided.answer.granted, decided.answer.outcomes[0]);
         assert_eq!(found, expected, "{limit} at {now_us} us: {times} x {cost}");
     }

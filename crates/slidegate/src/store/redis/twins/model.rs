@@ -17,7 +17,7 @@ use slidegate_core::limit::Limit;
 use slidegate_core::time::{Millis, Now};
 
 use crate::pipeline::batch::{Counted, OwnedCharge};
-use crate::store::redis::wire::{Draft, Line, Reply, Settle};
+use crate::store::redis::wire::{Draft, Line, Reply, Settle, Told as Answered, Undecided};
 
 /// What a check is expected to come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,14 +31,14 @@ pub(super) enum Told {
 impl Told {
     pub(super) fn of(reply: Reply) -> Self {
         match reply {
-            Reply::Decided(decided, _) => Self::Decided {
+            Ok(Answered { decided, .. }) => Self::Decided {
                 granted: decided.answer.granted,
                 outcomes: decided.answer.outcomes.to_vec(),
                 receipts: decided.receipts.to_vec(),
             },
-            Reply::Stale => Self::Stale,
-            Reply::Behind => Self::Behind,
-            Reply::Foreign | Reply::Newer => Self::Other,
+            Err(Undecided::Stale) => Self::Stale,
+            Err(Undecided::Behind) => Self::Behind,
+            Err(Undecided::Foreign) | Err(Undecided::Newer) => Self::Other,
         }
     }
 }

@@ -14,8 +14,9 @@ use super::desk::{Desk, LINGER};
 use super::model::{Book, Told, is_wrapped, last_tick};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::ReservationId;
+use crate::store::redis::scripts::FORMAT;
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
-use crate::store::redis::wire::{Call, Draft, Line, Reply, Settle, read_checks, read_settled};
+use crate::store::redis::wire::{Call, Draft, Line, Settle, Told as Answered, read_checks, read_settled};
 
 /// The earliest reading of a clock: two years after the Unix epoch. Core dates what a step of the clock moves to
 /// before it at it; plain.lua does not, since no window reaches there.
@@ -214,7 +215,14 @@ impl<'a> Walk<'a> {
         // Bytes that searching in a string must not take for patterns, and that overlap with themselves.
         let mut identity = *b"\0.%-*aa\0";
         identity[7] = u8::try_from(who).unwrap();
-        Draft { now: Some(self.now()), seq: self.seq, identity, linger: LINGER, lease: Millis(lease) }
+        Draft {
+            now: Some(self.now()),
+            seq: self.seq,
+            format: FORMAT,
+            identity,
+            linger: LINGER,
+            lease: Millis(lease),
+        }
     }
 
     fn limit(&self, limit: usize) -> Limit {
@@ -282,7 +290,7 @@ impl<'a> Walk<'a> {
         let expected = book.checks(&sent.draft, &sent.checks, line);
         let reply = self.compare(&CHECK, &call, &book, now, false);
         let replies = read_checks(&reply, &sent.checks).unwrap();
-        let plain = matches!(&replies[..], [Reply::Decided(_, reset_epochs)] if reset_epochs[..] == [None]);
+        let plain = matches!(&replies[..], [Ok(Answered { reset_epochs, .. })] if reset_epochs[..] == [None]);
         let found: Vec<Told> = replies.into_iter().map(Told::of).collect();
         assert!(book.restless || found == expected, "told {found:?}, not {expected:?}");
         self.count(plain, &found);
