@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::asking::{
-    PATIENCE, beside, config, eventually, keeps_asking, limiter, p99, policy, recovers, used,
+    PATIENCE, beside, check, config, eventually, keeps_asking, limiter, p99, policy, recovers, used,
 };
 
 /// The counter of the policy below.
