@@ -63,7 +63,8 @@ impl Instance {
             checks.iter().map(|(check, times)| Counted { check: check.0.clone(), times: *times }).collect();
         let linger = if now.is_some() { Millis(3_600_000) } else { Millis::ZERO };
         let seq = self.ledgers.next_seq();
-        let draft = Draft { now, seq, identity: self.ledgers.identity(), linger, lease: Millis::ZERO };
+        let (identity, format) = (self.ledgers.identity(), scripts::FORMAT);
+        let draft = Draft { now, seq, format, identity, linger, lease: Millis::ZERO };
         let line =
             |charge: &OwnedCharge| self.ledgers.line(charge.key.shared_name()).filter(|_| charge.exact);
         let call = draft.checks(&counted, line, |_| None);

@@ -18,14 +18,14 @@ while done < parts do
   local raw = redis.pcall('GETRANGE', key, '0', '375')
   local new = raw == ''
   if new then
-    raw = pack('>I4I4I8I8I4I8I8I8I8I4', 16777216, now_floor % 4294967296, 0, 0, r, 0, 0, 0, 0, 0)
+    raw = pack('>I4I4I8I8I4I8I8I8I8I4', FORMAT * 16777216, now_floor % 4294967296, 0, 0, r, 0, 0, 0, 0, 0)
   elseif type(raw) ~= 'string' or #raw < 64 then
     break
   end
   local kind_is, rows, rows_capacity, epoch = unpack('>I2BBI4', raw)
   local r_is, lease, capacity, tail_tick, tail, head, used, newest, last = unpack('>I4I4I4I4I4I4I4I4I8', raw, 25)
   local natural = ceil(now_ceil / r)
-  if kind_is ~= 256 or r_is ~= r or lease > 0 or last > natural or used == 0 and last == natural then break end
+  if kind_is ~= FORMAT * 256 or r_is ~= r or lease > 0 or last > natural or used == 0 and last == natural then break end
   local long, ring_at = #raw >= 376, 64 + rows_capacity * 24
   if not long and #raw < ring_at + head * 8 then break end
 

@@ -17,7 +17,7 @@ local max = math.max
 local U32, U48 = 4294967296, 281474976710656
 local CLAMP_MAX = 10000 -- core's backstep
 local EPOCH_STRIDE = 2654435761 -- core's algorithm::EPOCH_STRIDE
-local FORMAT = 1
+local NEWEST = 1 -- the format that this release introduced; it reads the one before as well
 local TICK_LOG, FIXED_WINDOW, BUCKET, SORTED_LOG = 0, 1, 2, 3 -- the first three are a value's second byte
 -- What becomes of a check.
 local DECIDED, STALE, BEHIND, FOREIGN, NEWER_FORMAT = 0, 1, 2, 3, 4

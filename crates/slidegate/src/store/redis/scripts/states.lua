@@ -18,9 +18,18 @@ local function read(key)
     return nil, FOREIGN
   end
   local formats, kind = string.byte(raw, 1, 2)
-  if formats > FORMAT and formats < 16 then return nil, NEWER_FORMAT end
-  if formats ~= FORMAT or not kind or kind > BUCKET then return nil, FOREIGN end
+  if formats > NEWEST and formats < 16 then return nil, NEWER_FORMAT end
+  if formats < max(NEWEST - 1, 1) or formats > NEWEST or not kind or kind > BUCKET then return nil, FOREIGN end
   return kind, nil, raw
+end
+
+-- The state in what was read. One in another format than is written is written whole, changed or not.
+local function load(kind, key, raw)
+  local state = ops_of(kind).load(key, raw)
+  if state and type(raw) == 'string' and string.byte(raw) ~= FORMAT then
+    state.changed = kind == TICK_LOG and 3 or true
+  end
+  return state
 end
 
 -- A changed algorithm starts from the old count, dated now; leased permits, when the last can be spent.
@@ -45,7 +54,7 @@ end
 local function open_state(key, limit)
   local kind, fault, raw = read(key)
   if fault then return nil, fault end
-  local state = ops_of(kind or limit.kind).load(key, raw)
+  local state = load(kind or limit.kind, key, raw)
   if not state then return nil, FOREIGN end
   if kind and kind ~= limit.kind then return convert(state, limit) end
   ops_of(limit.kind).settle(state, limit)

@@ -14,6 +14,7 @@ use super::desk::{Desk, LINGER};
 use super::model::{Book, Told, is_wrapped, last_tick};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::ReservationId;
+use crate::store::redis::scripts::FORMAT;
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
 use crate::store::redis::wire;
 use crate::store::redis::wire::{Call, Draft, Line, Settle, read_checks, read_settled};
@@ -215,7 +216,14 @@ impl<'a> Walk<'a> {
         // Bytes that searching in a string must not take for patterns, and that overlap with themselves.
         let mut identity = *b"\0.%-*aa\0";
         identity[7] = u8::try_from(who).unwrap();
-        Draft { now: Some(self.now()), seq: self.seq, identity, linger: LINGER, lease: Millis(lease) }
+        Draft {
+            now: Some(self.now()),
+            seq: self.seq,
+            format: FORMAT,
+            identity,
+            linger: LINGER,
+            lease: Millis(lease),
+        }
     }
 
     fn limit(&self, limit: usize) -> Limit {
