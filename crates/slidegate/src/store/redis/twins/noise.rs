@@ -115,7 +115,8 @@ fn random_values_fail_alone() {
                     if matches!(replies[1], Err(Undecided::Foreign | Undecided::Newer)) {
                         assert_eq!(desk.value(KEY).unwrap(), value);
                     }
-                    assert!(desk.pttl(KEY) > 0);
+                    // It may be gone: what has expired leaves nothing for a sorted set to hold.
+                    assert_ne!(desk.pttl(KEY), -1, "a key without a TTL");
                 }
             }
         },
