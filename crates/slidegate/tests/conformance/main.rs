@@ -54,6 +54,7 @@ macro_rules! conformance {
                     quota_comes_back_when_it_is_a_whole_window_old_in_continuous_time,
                     a_peek_takes_nothing,
                     a_denied_check_takes_nothing,
+                    a_denied_cost_stands_in_the_way_of_no_smaller_one,
                     denied_checks_count_where_the_policy_says_so,
                     a_limit_of_zero_denies_and_promises_no_wait,
                     the_largest_limits_and_costs_are_counted,
@@ -130,6 +131,7 @@ macro_rules! usual {
             rules! { $world:
                 counting {
                     a_peek_takes_nothing,
+                    a_denied_cost_stands_in_the_way_of_no_smaller_one,
                 }
                 together {
                     keys_policies_and_limits_have_counters_of_their_own,

@@ -11,9 +11,11 @@ use slidegate::core::time::Millis;
 use slidegate::error::Fault;
 use slidegate::store::redis::RedisStore;
 use slidegate::{Limiter, Mode};
+use slidegate_testbed::proxy::{FaultProxy, Way};
 use slidegate_testbed::redis::{Options, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 use crate::asking::{
     PATIENCE, RECOVERY, beside, check, config, denying_and_allowing, eventually, faults, limiter, recovers,
@@ -86,6 +88,28 @@ async fn timeout_a_server_that_is_frozen() {
     scene.sees(Fault::Timeout).await;
     scene.server.cont();
     scene.recovers().await;
+}
+
+// F7: the timeout was for connecting only, and a network that swallows everything was waited for without end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timeout_a_network_that_swallows_everything() {
+    for way in [Way::Requests, Way::Replies, Way::Both] {
+        let server = Arc::new(Server::start());
+        let proxy = FaultProxy::start(&server.address());
+        let through = config(&format!("redis://{}", proxy.address()), Millis(50));
+        let limiter = limiter(&through, denying_and_allowing()).await;
+        let scene = Scene { server, limiter };
+        scene.recovers().await;
+        proxy.black_hole(way);
+        scene.sees(Fault::Timeout).await;
+        for _ in 0..50 {
+            let asked = Instant::now();
+            assert_eq!(check(&scene.limiter, "denying", &["a"]).await.mode(), Mode::DenyAll);
+            assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+        }
+        proxy.pass();
+        scene.recovers().await;
+    }
 }
 
 /// Checks that wait are bounded, and those beyond are told at once.

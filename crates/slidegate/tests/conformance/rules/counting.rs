@@ -127,6 +127,21 @@ pub(crate) async fn a_denied_check_takes_nothing<W: World>() {
     assert!(subject.allows(world.store()).await);
 }
 
+pub(crate) async fn a_denied_cost_stands_in_the_way_of_no_smaller_one<W: World>() {
+    // F20: once a cost was denied, a cache denied all others too, until a fixed time had passed.
+    let world = W::fresh().await;
+    let subject = Subject::new("10/h");
+    assert_eq!(subject.check(world.store(), 8).await.granted, 1);
+    for _ in 0..3 {
+        assert_eq!(subject.check(world.store(), 5).await.granted, 0);
+        assert_eq!(subject.check(world.store(), 6).await.granted, 0);
+    }
+    let last = subject.check(world.store(), 2).await;
+    assert_eq!((last.granted, last.outcomes[0].used, last.outcomes[0].remaining), (1, 10, 0));
+    assert!(!subject.allows(world.store()).await);
+    assert_eq!(subject.used(world.store()).await, [10]);
+}
+
 pub(crate) async fn denied_checks_count_where_the_policy_says_so<W: World>() {
     let world = W::fresh().await;
     let subject = Subject::of(Policy::builder("p").limits("2/s").count_denied(true));
