@@ -1,5 +1,5 @@
 //! Calls as this store writes them, for the benchmark of its scripts (feature `test-util`). No interface of the
-//! library: it changes with the bytes of [`wire`](super::wire).
+//! library: it changes with the bytes of `wire`.
 //!
 //! An [`Instance`] is one of several that share counters, as a server sees it. Each of its calls is taken for
 //! granted whole and its reply for received, as ledgers see it: so limits here have to be out of reach.

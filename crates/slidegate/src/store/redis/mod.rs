@@ -1,6 +1,6 @@
 //! Counters in Redis or Valkey, shared by all instances.
 //!
-//! One script call decides a check, or as many as wait for the same server (the pipeline): all
+//! One script call decides a check, or as many as wait for the same server (the pipeline's flights): all
 //! limits of several policies, all or nothing, at the server's time. What is not here: what to answer when the
 //! server does not, which the policies say ([`OnStoreFailure`](crate::policy::OnStoreFailure)).
 //!
