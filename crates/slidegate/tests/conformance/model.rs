@@ -28,6 +28,8 @@ struct Model {
     reservations: BTreeMap<ReservationId, Vec<Reserved>>,
     /// The limit that each counter was last checked under.
     limits: BTreeMap<Name, Limit>,
+    /// Those that were checked under several limits.
+    mixed: BTreeSet<Name>,
     next_epoch: u32,
 }
 
@@ -68,7 +70,9 @@ impl Model {
         for (((name, state), charge), (_, receipt)) in names.iter().zip(states).zip(check.charges).zip(&told)
         {
             let limit = charge.counter.limit.limit();
-            self.limits.insert(name.clone(), *limit);
+            if self.limits.insert(name.clone(), *limit).is_some_and(|before| before != *limit) {
+                self.mixed.insert(name.clone());
+            }
             let expires_ms = state.expires_at_ms(limit);
             if receipt.is_some() || charge.cost == 0 {
                 let in_use_until = if state.used() > 0 { expires_ms } else { 0 };
@@ -123,10 +127,13 @@ impl Model {
             .is_none_or(|entries| entries.iter().all(|entry| entry.expires_ms <= now.floor_ms()))
     }
 
-    /// Whether a counter of a reservation has come under another limit since.
+    /// Whether a counter of a reservation was ever under another limit. In Redis what remains of that, and has ended,
+    /// is kept when a reservation is settled, and so is the length of its ticks.
     fn has_changed_limits(&self, id: ReservationId) -> bool {
         let mut entries = self.reservations.get(&id).into_iter().flatten();
-        entries.any(|entry| self.limits.get(&entry.name) != Some(&entry.limit))
+        entries.any(|entry| {
+            self.limits.get(&entry.name) != Some(&entry.limit) || self.mixed.contains(&entry.name)
+        })
     }
 
     /// Whether a part of it lies in a sorted log. In Redis one that is given back its newest unit has no memory
