@@ -11,6 +11,7 @@ use slidegate_core::time::{Millis, Now};
 use super::desk::{Desk, LINGER};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
+use crate::store::redis::wire;
 use crate::store::redis::wire::{Draft, Reply, Settle, read_checks, read_settled};
 
 /// Some Wednesday, in microseconds.
@@ -67,8 +68,8 @@ pub(super) fn one(key: &[u8], limit: Limit, cost: u32) -> Counted {
 /// How many were granted; `None`: not decided.
 pub(super) fn granted(reply: &Reply) -> Option<u32> {
     match reply {
-        Reply::Decided(decided, _) => Some(decided.answer.granted),
-        Reply::Stale | Reply::Behind | Reply::Foreign | Reply::Newer => None,
+        Ok(wire::Told { decided, .. }) => Some(decided.answer.granted),
+        Err(_) => None,
     }
 }
 

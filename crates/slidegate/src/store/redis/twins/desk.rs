@@ -105,7 +105,9 @@ impl Desk {
         let before = millis(answers.next().unwrap());
         let Value::BulkString(reply) = answers.next().unwrap() else { panic!("no bytes") };
         let mut done = Done { reply, values: Vec::new(), ttls: Vec::new() };
-        while let (Some(Value::BulkString(value)), Some(Value::Int(expires))) = (answers.next(), answers.next()) {
+        while let (Some(Value::BulkString(value)), Some(Value::Int(expires))) =
+            (answers.next(), answers.next())
+        {
             let there = expires != -2;
             assert_eq!(there, !value.is_empty());
             done.values.push(there.then_some(value));

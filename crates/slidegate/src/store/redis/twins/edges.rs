@@ -9,6 +9,7 @@ use slidegate_core::time::{Millis, Now};
 use super::ask::{BEGIN_US, at, check_of, every_algorithm, one};
 use super::desk::Desk;
 use super::walk::{Asked, Fate, Op, Part, Tally, Walk};
+use crate::store::redis::wire;
 use crate::store::redis::wire::Reply;
 
 /// What came of a check: granted, and what is told.
@@ -25,7 +26,7 @@ fn compare(desk: &Desk, limit: Limit, checks: &[(u64, u32, u32)]) {
         let expected = model(&mut state, now, limit, *cost, *times);
         let draft = at(*now_us, u64::try_from(seq).unwrap() + 1);
         let replies = desk.checks(&draft, &[check_of(&[(b"sg:{k}:p:1", limit, *cost)], *times)]).unwrap();
-        let [Reply::Decided(decided, _)] = &replies[..] else { panic!("{replies:?}") };
+        let [Ok(wire::Told { decided, .. })] = &replies[..] else { panic!("{replies:?}") };
         let found: Told = (decided.answer.granted, decided.answer.outcomes[0]);
         assert_eq!(found, expected, "{limit} at {now_us} us: {times} x {cost}");
     }
@@ -69,10 +70,16 @@ fn limits(permits: u64, window: u64) -> Vec<Limit> {
     let log = if permits > 9_000 { Algorithm::FixedWindow } else { Algorithm::SlidingLog };
     let burst = u32::try_from(permits).unwrap();
     let max_delay = Millis(window / 2);
-    [Algorithm::SLIDING_WINDOW, log, Algorithm::FixedWindow, Algorithm::TokenBucket { burst }, Algorithm::LeakyBucket { max_delay }]
-        .into_iter()
-        .filter_map(|algorithm| limit.with_algorithm(algorithm).ok())
-        .collect()
+    [
+        Algorithm::SLIDING_WINDOW,
+        log,
+        Algorithm::FixedWindow,
+        Algorithm::TokenBucket { burst },
+        Algorithm::LeakyBucket { max_delay },
+    ]
+    .into_iter()
+    .filter_map(|algorithm| limit.with_algorithm(algorithm).ok())
+    .collect()
 }
 
 /// All of 2^32 - 1 permits at once, and one more.
@@ -143,7 +150,11 @@ fn full_rings_make_space_as_core_does() {
     };
     let ask = |limit, lease| Op::Check {
         who: 0,
-        asked: vec![Asked { parts: vec![Part { terms: Terms { count_denied: lease == 0, shadow: false }, ..part(limit) }], times: 1, probe: false }],
+        asked: vec![Asked {
+            parts: vec![Part { terms: Terms { count_denied: lease == 0, shadow: false }, ..part(limit) }],
+            times: 1,
+            probe: false,
+        }],
         lease,
         ledger: true,
         lapsed: false,

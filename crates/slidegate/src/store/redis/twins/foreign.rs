@@ -3,6 +3,7 @@
 
 use super::ask::{BEGIN_US, at, check_of, every_algorithm, granted, one};
 use super::desk::Desk;
+use crate::store::redis::wire;
 use crate::store::redis::wire::Reply;
 
 const GOOD: &[u8] = b"sg:{k}:good:1";
@@ -41,14 +42,14 @@ fn values_of_other_programs_are_left_alone() {
             desk.ask::<redis_value::Any>(write).unwrap();
             let before = dump(&desk, THEIRS);
             seq += 1;
-            assert!(matches!(among_good(&desk, seq, algorithm), Reply::Foreign), "{write:?}");
+            assert!(matches!(among_good(&desk, seq, algorithm), Err(wire::Undecided::Foreign)), "{write:?}");
             assert_eq!(dump(&desk, THEIRS), before);
             // All or nothing: a check that names it takes nothing of the others either.
             let limit = every_algorithm(1_000_000, 60_000)[algorithm];
             let good = dump(&desk, GOOD);
             let both = check_of(&[(GOOD, limit, 1), (THEIRS, limit, 1)], 1);
             let replies = desk.checks(&at(BEGIN_US + seq * 1000, 1_000 + seq), &[both]).unwrap();
-            assert!(matches!(replies[0], Reply::Foreign));
+            assert!(matches!(replies[0], Err(wire::Undecided::Foreign)));
             assert_eq!(dump(&desk, GOOD), good);
             let refused = desk.reset(&at(BEGIN_US, seq), THEIRS, &limit).unwrap_err();
             assert_eq!(refused.code(), Some("FOREIGNKEY"));
@@ -70,8 +71,8 @@ fn newer_formats_are_told_and_left_alone() {
             desk.put(THEIRS, &value);
             let told = among_good(&desk, u64::from(format) + 1, 0);
             match format {
-                2..=15 => assert!(matches!(told, Reply::Newer), "{format}"),
-                _ => assert!(matches!(told, Reply::Foreign), "{format}"),
+                2..=15 => assert!(matches!(told, Err(wire::Undecided::Newer)), "{format}"),
+                _ => assert!(matches!(told, Err(wire::Undecided::Foreign)), "{format}"),
             }
             assert_eq!(desk.value(THEIRS).unwrap(), value);
         }
@@ -96,7 +97,7 @@ fn truncated_values_fail_alone() {
             for len in 1..whole.len() {
                 desk.put(THEIRS, &whole[..len]);
                 let told = among_good(&desk, 100, algorithm);
-                assert!(matches!(told, Reply::Foreign), "{len} of {}: {told:?}", whole.len());
+                assert!(matches!(told, Err(wire::Undecided::Foreign)), "{len} of {}: {told:?}", whole.len());
                 assert_eq!(desk.value(THEIRS).unwrap(), &whole[..len]);
             }
         }

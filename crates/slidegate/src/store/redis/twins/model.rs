@@ -17,6 +17,7 @@ use slidegate_core::limit::Limit;
 use slidegate_core::time::{Millis, Now};
 
 use crate::pipeline::batch::{Counted, OwnedCharge};
+use crate::store::redis::wire;
 use crate::store::redis::wire::{Draft, Line, Reply, Settle};
 
 /// What a check is expected to come to.
@@ -31,14 +32,14 @@ pub(super) enum Told {
 impl Told {
     pub(super) fn of(reply: Reply) -> Self {
         match reply {
-            Reply::Decided(decided, _) => Self::Decided {
+            Ok(wire::Told { decided, .. }) => Self::Decided {
                 granted: decided.answer.granted,
                 outcomes: decided.answer.outcomes.to_vec(),
                 receipts: decided.receipts.to_vec(),
             },
-            Reply::Stale => Self::Stale,
-            Reply::Behind => Self::Behind,
-            Reply::Foreign | Reply::Newer => Self::Other,
+            Err(wire::Undecided::Stale) => Self::Stale,
+            Err(wire::Undecided::Behind) => Self::Behind,
+            Err(wire::Undecided::Foreign) | Err(wire::Undecided::Newer) => Self::Other,
         }
     }
 }
@@ -92,7 +93,12 @@ impl Book {
         told
     }
 
-    fn check(&mut self, draft: &Draft, counted: &Counted, line: impl Fn(&OwnedCharge) -> Option<Line>) -> Told {
+    fn check(
+        &mut self,
+        draft: &Draft,
+        counted: &Counted,
+        line: impl Fn(&OwnedCharge) -> Option<Line>,
+    ) -> Told {
         let now = self.now;
         for charge in &counted.check.charges {
             let page = self.page(charge);
@@ -231,7 +237,8 @@ impl Page {
         }
         let gone = |image: &Image, tick: u32| {
             let State::TickLog(log) = State::TickLog(image.log.clone()) else { return false };
-            let end = i128::from(last_ms(image)) - i128::from(age(image, tick)) * i128::from(log.resolution().get());
+            let end = i128::from(last_ms(image))
+                - i128::from(age(image, tick)) * i128::from(log.resolution().get());
             let end = u64::try_from(end.max(0)).unwrap();
             log.lease_span().leaves_at_ms(end, limit.window()) <= now.floor_ms()
         };

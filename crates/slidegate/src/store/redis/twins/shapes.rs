@@ -21,12 +21,7 @@ const BEGIN_US: u64 = 1_700_000_000_123_457;
 pub(super) fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { cases };
-    ProptestConfig {
-        cases,
-        max_shrink_iters: 4096,
-        failure_persistence: None,
-        ..default
-    }
+    ProptestConfig { cases, max_shrink_iters: 4096, failure_persistence: None, ..default }
 }
 
 /// Any `sliding_window` limit, so that logs are small, large, coarse, and everything between.
@@ -68,8 +63,13 @@ fn part() -> impl Strategy<Value = Part> {
     ];
     let key = prop_oneof![5 => Just(0usize), 2 => 1usize..3];
     let limit = prop_oneof![5 => Just(0usize), 2 => 1usize..3];
-    (key, limit, cost, terms, 0u16..2)
-        .prop_map(|(key, limit, cost, terms, group)| Part { key, limit, cost, terms, group })
+    (key, limit, cost, terms, 0u16..2).prop_map(|(key, limit, cost, terms, group)| Part {
+        key,
+        limit,
+        cost,
+        terms,
+        group,
+    })
 }
 
 /// A check of one counter, mostly an ordinary one.
@@ -112,8 +112,9 @@ fn check(instances: usize, usual: u32) -> impl Strategy<Value = Op> {
         3 => vec_of(prop_oneof![3 => single().boxed(), 1 => several().boxed()], 2..5)
             .prop_map(|asked| (asked, 0)),
     ];
-    (0..instances, asked, prop::bool::weighted(0.85), prop::bool::weighted(0.15), fate)
-        .prop_map(|(who, (asked, lease), ledger, lapsed, fate)| Op::Check { who, asked, lease, ledger, lapsed, fate })
+    (0..instances, asked, prop::bool::weighted(0.85), prop::bool::weighted(0.15), fate).prop_map(
+        |(who, (asked, lease), ledger, lapsed, fate)| Op::Check { who, asked, lease, ledger, lapsed, fate },
+    )
 }
 
 fn op(instances: usize, usual: u32) -> impl Strategy<Value = Op> {
@@ -134,8 +135,12 @@ fn op(instances: usize, usual: u32) -> impl Strategy<Value = Op> {
         4 => 36u32..70,
         1 => 100u32..600,
     ];
-    let fill = (0usize..3, 0usize..3, ticks, 2u32..9)
-        .prop_map(|(key, limit, ticks, holes)| Op::Fill { key, limit, ticks, holes });
+    let fill = (0usize..3, 0usize..3, ticks, 2u32..9).prop_map(|(key, limit, ticks, holes)| Op::Fill {
+        key,
+        limit,
+        ticks,
+        holes,
+    });
     Union::new_weighted(vec![
         (30, passes.prop_map(clock).boxed()),
         (60, check(instances, usual).boxed()),

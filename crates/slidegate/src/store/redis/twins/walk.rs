@@ -15,6 +15,7 @@ use super::model::{Book, Told, is_wrapped, last_tick};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::ReservationId;
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
+use crate::store::redis::wire;
 use crate::store::redis::wire::{Call, Draft, Line, Reply, Settle, read_checks, read_settled};
 
 /// The earliest reading of a clock: two years after the Unix epoch. Core dates what a step of the clock moves to
@@ -57,18 +58,47 @@ pub(super) struct Asked {
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     /// Time passes, or the clock is set: thousandths of W, and microseconds.
-    Clock { share: i64, micros: i64 },
-    Check { who: usize, asked: Vec<Asked>, lease: u64, ledger: bool, lapsed: bool, fate: Fate },
+    Clock {
+        share: i64,
+        micros: i64,
+    },
+    Check {
+        who: usize,
+        asked: Vec<Asked>,
+        lease: u64,
+        ledger: bool,
+        lapsed: bool,
+        fate: Fate,
+    },
     /// An earlier call arrives once more, or at last.
-    Arrive { pick: usize },
-    Settle { pick: usize, give: u32, more: u32 },
-    Reset { key: usize, limit: usize },
+    Arrive {
+        pick: usize,
+    },
+    Settle {
+        pick: usize,
+        give: u32,
+        more: u32,
+    },
+    Reset {
+        key: usize,
+        limit: usize,
+    },
     /// A failover: the key is what it was some changes ago.
-    Lose { key: usize, changes: usize },
+    Lose {
+        key: usize,
+        changes: usize,
+    },
     /// The log has so many ticks now, each of one permit, but for every n-th, which a refund emptied.
-    Fill { key: usize, limit: usize, ticks: u32, holes: u32 },
+    Fill {
+        key: usize,
+        limit: usize,
+        ticks: u32,
+        holes: u32,
+    },
     /// Someone took the TTL away.
-    Persist { key: usize },
+    Persist {
+        key: usize,
+    },
 }
 
 /// How often something happened, over all walks: a comparison that nothing reaches proves nothing.
@@ -200,7 +230,8 @@ impl<'a> Walk<'a> {
             let key = CounterKey::new(self.keys[part.key % 3].clone(), 0);
             OwnedCharge { key, limit, cost, group: part.group, terms: part.terms, exact: true }
         });
-        let check = OwnedCheck { charges: charges.collect(), reserve: None::<ReservationId>, probe: asked.probe };
+        let check =
+            OwnedCheck { charges: charges.collect(), reserve: None::<ReservationId>, probe: asked.probe };
         Counted { check: Arc::new(check), times: asked.times }
     }
 
@@ -209,7 +240,7 @@ impl<'a> Walk<'a> {
         let checks: Vec<Counted> = asked.iter().map(|asked| self.counted(asked)).collect();
         let lines = self.keys.iter().enumerate().map(|(n, key)| {
             let (ack, reset_epoch) = self.ledgers.get(&(who, n)).copied().unwrap_or_default();
-            (key.clone(), Line { ack, reset_epoch, lapsed })
+            (key.clone(), Line { ack, reset_epoch, lapsed, long: who % 2 == 1 })
         });
         let sent = Sent { draft, checks, lines: lines.collect(), ledger };
         if matches!(fate, Fate::Late | Fate::Doubled) {
@@ -252,7 +283,8 @@ impl<'a> Walk<'a> {
         let expected = book.checks(&sent.draft, &sent.checks, line);
         let reply = self.compare(&CHECK, &call, &book, now, false);
         let replies = read_checks(&reply, &sent.checks).unwrap();
-        let plain = matches!(&replies[..], [Reply::Decided(_, reset_epochs)] if reset_epochs[..] == [None]);
+        let plain =
+            matches!(&replies[..], [Ok(wire::Told { reset_epochs, .. })] if reset_epochs[..] == [None]);
         let found: Vec<Told> = replies.into_iter().map(Told::of).collect();
         assert!(book.restless || found == expected, "told {found:?}, not {expected:?}");
         self.count(plain, &found);
@@ -263,8 +295,7 @@ impl<'a> Walk<'a> {
         let draft = self.draft(0, 0);
         let (key, limit, receipt) = self.receipts[pick];
         let give_back = u32::try_from(u64::from(receipt.units) * u64::from(give) / 100).unwrap();
-        let part =
-            Settle { key: Arc::from(&self.keys[key][..]), limit, receipt, give_back, charge: more };
+        let part = Settle { key: Arc::from(&self.keys[key][..]), limit, receipt, give_back, charge: more };
         let call = draft.settle(std::slice::from_ref(&part));
         let mut book = self.book(self.now());
         let expected = book.settle(&part);
@@ -329,12 +360,16 @@ impl<'a> Walk<'a> {
                 }
                 assert!(least > 0, "a key without a TTL");
                 assert!(most >= i64::try_from(needed).unwrap(), "lives for {most} ms of {needed}");
-                assert!(settles || least <= i64::try_from(enough).unwrap(), "lives for {least} ms, not {enough}");
+                assert!(
+                    settles || least <= i64::try_from(enough).unwrap(),
+                    "lives for {least} ms, not {enough}"
+                );
             }
-            self.tally.raised +=
-                u32::from(page.before.as_ref().is_some_and(|before| {
+            self.tally.raised += u32::from(
+                page.before.as_ref().is_some_and(|before| {
                     before.used() > 0 && before.log.resolution() < page.after.log.resolution()
-                }) && page.after.used() > 0);
+                }) && page.after.used() > 0,
+            );
             self.tally.leased += u32::from(page.after.log.lease_span().longest > Millis::ZERO);
             self.tally.rows = self.tally.rows.max(page.after.ledger.len());
             if value != self.values[n] {
