@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use serde_json::Value;
+use slidegate_testbed::redis::Server;
 
 /// Exit code, standard output, standard error.
 fn bench(arguments: &[&str]) -> (i32, String, String) {
@@ -53,6 +54,32 @@ fn a_closed_loop_on_one_key_is_held_to_its_limit() {
     assert!(steps <= number(&run, "/checks/allowed"), "{run}");
     assert_eq!((&run["store"], &run["input"]["flights"]), (&Value::Null, &Value::Null));
     assert_eq!(run["targets"][2]["reason"], "the store is in this process");
+}
+
+// P3, at a size that a busy machine reaches: a hot key costs one call for each round trip.
+#[test]
+fn a_store_on_redis_is_measured_on_both_sides() {
+    let redis = Server::start();
+    let run = measured(&[
+        "--store",
+        &redis.url(),
+        "--hot",
+        "--no-denial-cache",
+        "--limit",
+        "100/100ms",
+        "--callers",
+        "64",
+        "--duration",
+        "1s",
+    ]);
+    assert!(number(&run, "/admission/largest_window") <= 100.0, "{run}");
+    assert!(number(&run, "/checks/allowed") > 0.0, "{run}");
+    let (calls, per_call) = (number(&run, "/store/calls"), number(&run, "/store/checks_per_call"));
+    assert!(calls > 0.0 && per_call > 2.0, "{run}");
+    // The server's own count has every script call, and the commands inside.
+    assert!(number(&run, "/server/script_calls") >= calls, "{run}");
+    assert!(number(&run, "/server/commands") > number(&run, "/server/script_calls"), "{run}");
+    assert!(number(&run, "/targets/2/value") > 0.0, "{run}");
 }
 
 #[test]

@@ -345,10 +345,11 @@ fn a_lost_grant_is_taken_back_once_and_the_row_says_0_when_nothing_is_granted() 
     assert_eq!(image.used(), 3);
     let tick = 1_000_001;
     assert_eq!(image.ledger[0], Row { identity: 1, seq: 2, count: 0, tick });
+    // A row that says 0 stays as it is: there is nothing more to take back.
     ask(&mut image, 1_000_003, &limit, &call(1, 3, 0), 0);
     assert_eq!(image.used(), 3);
     // The lost call comes again, after all.
-    assert_eq!(ask(&mut image, 1_000_004, &limit, &call(1, 1, 0), 2), Verdict::Stale { stored: 3 });
+    assert_eq!(ask(&mut image, 1_000_004, &limit, &call(1, 1, 0), 2), Verdict::Stale { stored: 2 });
     assert_eq!(image.used(), 3);
 }
 

@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use slidegate_core::algorithm::Receipt;
 use slidegate_core::decision::{Cost, Mode, Outcome};
+use slidegate_core::time::Millis;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -80,6 +81,15 @@ struct Gathered {
     answer: Answer,
     taken: Vec<SmallVec<[Taken; 2]>>,
     reserved: Option<ReservationId>,
+}
+
+impl Gathered {
+    /// Nothing is held, and nobody waits in a queue: a part that fits says how long it would have to.
+    fn refused(mut outcomes: SmallVec<[Outcome; 2]>, mode: Mode, certainty: Certainty) -> Self {
+        outcomes.iter_mut().for_each(|outcome| outcome.delay = Millis::ZERO);
+        let answer = Answer { granted: 0, outcomes, mode, certainty };
+        Self { answer, taken: Vec::new(), reserved: None }
+    }
 }
 
 impl<B: Batch> Scatter<B> {
@@ -162,8 +172,7 @@ impl<B: Batch> Shared<B> {
         }
         if !fits {
             self.punish(&parts, &mut outcomes).await;
-            let answer = Answer { granted: 0, outcomes, mode, certainty: Certainty::Passing };
-            return Ok(Gathered { answer, taken: Vec::new(), reserved: None });
+            return Ok(Gathered::refused(outcomes, mode, Certainty::Passing));
         }
         if told.is_closed() {
             // Nobody waits any more, and nothing is taken yet.
@@ -216,8 +225,7 @@ impl<B: Batch> Shared<B> {
                 part.fill_in(&mut outcomes, &decided.answer);
                 let certainty =
                     if self.give_back(taken).await { Certainty::Passing } else { Certainty::Unconfirmed };
-                let answer = Answer { granted: 0, outcomes, mode, certainty };
-                return Ok(Gathered { answer, taken: Vec::new(), reserved: None });
+                return Ok(Gathered::refused(outcomes, mode, certainty));
             }
             part.fill_in(&mut outcomes, &decided.answer);
             taken.push(part.check.taken(&decided.receipts));

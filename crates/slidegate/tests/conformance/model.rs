@@ -1,7 +1,7 @@
 //! The model: what a store must decide, said with the core's [`decide`] over a plain map, and a property
 //! that walks a store and the model through the same history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -282,7 +282,9 @@ impl<W: World> Walk<W> {
                 let unlike_the_model = self.model.has_changed_limits(id)
                     || self.reserved_under.get(&id) != Some(&self.limits)
                     || self.goes_back && self.model.is_in_sorted_log(id);
-                if !W::TELLS_LIMITS_APART && unlike_the_model {
+                // In a cluster it is remembered as long as it may say something, however little there is left.
+                let is_kept_longer = W::SCATTERS && self.model.has_ended(self.world.now(), id);
+                if !W::TELLS_LIMITS_APART && (unlike_the_model || is_kept_longer) {
                     return Ok(());
                 }
                 let settled = self.world.store().settle(id, *actual).await.unwrap();
@@ -340,6 +342,9 @@ impl<W: World> Walk<W> {
             .collect();
         let charges: Vec<_> =
             (0..).zip(&subjects).flat_map(|(group, (subject, cost))| subject.charges(*cost, group)).collect();
+        let keys: BTreeSet<usize> = asks.iter().map(|(_, key, _)| *key).collect();
+        // In several slots no more than one is granted.
+        let times = if W::SCATTERS && keys.len() > 1 { 1 } else { times };
         let reserve = reserve.then(ReservationId::random);
         self.reservations.extend(reserve);
         self.reserved_under.extend(reserve.map(|id| (id, self.limits)));
@@ -355,7 +360,10 @@ impl<W: World> Walk<W> {
 /// walks: at every step the store decides and tells what the model does.
 pub(crate) fn every_step_is_decided_as_the_model_decides<W: World>() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    proptest!(|(steps in steps(), limits in proptest::array::uniform4([0..LIMITS, 0..LIMITS]))| {
+    // As many as were asked for (`PROPTEST_CASES`), or this world's share of them.
+    let asked = ProptestConfig::default();
+    let cases = (asked.cases.saturating_mul(W::WALKS) / 256).max(1);
+    proptest!(ProptestConfig { cases, ..asked }, |(steps in steps(), limits in proptest::array::uniform4([0..LIMITS, 0..LIMITS]))| {
         runtime.block_on(async {
             let mut walk = Walk {
                 world: W::fresh().await,

@@ -28,8 +28,10 @@ impl Subject {
     }
 
     pub(crate) fn of(policy: PolicyBuilder) -> Self {
-        let key = Key::from_parts([("client_ip", b"203.0.113.7".as_slice())]);
-        Self { policy: policy.build().unwrap(), key }
+        let policy = policy.build().unwrap();
+        // One for each policy, so that the counters of several lie in several slots of a cluster.
+        let key = Key::from_parts([("of", policy.name().as_bytes())]);
+        Self { policy, key }
     }
 
     /// The same policy for another key.

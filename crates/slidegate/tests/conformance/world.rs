@@ -1,8 +1,9 @@
 //! A store to be tested, and the clock that it decides by.
 
 use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use slidegate::clock::Clock;
@@ -11,7 +12,8 @@ use slidegate::store::Store;
 use slidegate::store::redis::RedisConfig;
 use slidegate::testing::FakeClock;
 use slidegate::{MemoryStore, RedisStore};
-use slidegate_testbed::redis::Server;
+
+use crate::servers::Servers;
 
 /// Everything that the rules need from a store beside the [`Store`] trait.
 pub(crate) trait World: Send + Sync + 'static {
@@ -24,6 +26,18 @@ pub(crate) trait World: Send + Sync + 'static {
 
     /// Whether what has expired is gone once the store was tidied, also for a limit whose window is longer.
     const FORGETS_WHEN_TIDIED: bool;
+
+    /// Whether the counters of one check may lie in several slots. Then it stands for one check, whatever its
+    /// `times`, and who loses may make others lose for a moment.
+    const SCATTERS: bool;
+
+    /// How many histories the model is compared over.
+    const WALKS: u32;
+
+    /// Whether it can be had on this machine.
+    fn is_here() -> bool {
+        true
+    }
 
     /// A store without counters, on a clock that stands still.
     fn fresh() -> impl Future<Output = Self> + Send;
@@ -60,6 +74,8 @@ impl World for MemoryWorld {
 
     const TELLS_LIMITS_APART: bool = true;
     const FORGETS_WHEN_TIDIED: bool = true;
+    const SCATTERS: bool = false;
+    const WALKS: u32 = 256;
 
     async fn fresh() -> Self {
         let clock = Arc::new(FakeClock::default());
@@ -88,24 +104,32 @@ impl World for MemoryWorld {
     }
 }
 
-/// A store on a Redis of the tests' own. Worlds share the server, each under a prefix.
-pub(crate) struct RedisWorld {
+/// A store on servers of the tests' own. Worlds of one kind share them, each under a prefix.
+pub(crate) struct RedisWorld<S> {
     clock: Arc<FakeClock>,
     store: RedisStore,
+    servers: PhantomData<S>,
 }
 
 /// Longer than any test: the server's own clock must not end a key whose world stands still.
 const LINGER: Millis = Millis(3_600_000);
 
-impl World for RedisWorld {
+impl<S: Servers> World for RedisWorld<S> {
     type Store = RedisStore;
 
     const TELLS_LIMITS_APART: bool = false;
     const FORGETS_WHEN_TIDIED: bool = false;
+    const SCATTERS: bool = S::ARE_A_CLUSTER;
+    const WALKS: u32 = S::WALKS;
+
+    fn is_here() -> bool {
+        S::are_here()
+    }
 
     async fn fresh() -> Self {
-        static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
-        Self::at(&SERVER.url()).await
+        let clock = Arc::new(FakeClock::default());
+        let config = config(&S::url()).denial_cache(false).clock(clock.clone(), LINGER);
+        Self { clock, store: connected(&config).await, servers: PhantomData }
     }
 
     fn store(&self) -> &Self::Store {
@@ -128,20 +152,57 @@ impl World for RedisWorld {
     async fn tidy(&self) {}
 }
 
-impl RedisWorld {
-    /// A world without denial cache, whose clock is not the store's.
-    async fn at(url: &str) -> Self {
-        static WORLDS: AtomicU64 = AtomicU64::new(0);
-        let clock = Arc::new(FakeClock::default());
-        let prefix = format!("sg{}", WORLDS.fetch_add(1, Ordering::Relaxed));
-        let config = RedisConfig::parse(url)
-            .and_then(|config| config.prefix(&prefix))
-            .unwrap()
-            .timeout(Millis(10_000))
-            .denial_cache(false)
-            .clock(clock.clone(), LINGER);
-        let store = RedisStore::start(&config).unwrap();
-        assert!(store.connected(Millis(10_000)).await, "no connection to {url}");
-        Self { clock, store }
+/// A store as users have it: the server's clock decides, and denials are remembered. For rules in which no time
+/// has to pass.
+pub(crate) struct UsualWorld<S> {
+    store: RedisStore,
+    servers: PhantomData<S>,
+}
+
+impl<S: Servers> World for UsualWorld<S> {
+    type Store = RedisStore;
+
+    const TELLS_LIMITS_APART: bool = false;
+    const FORGETS_WHEN_TIDIED: bool = false;
+    const SCATTERS: bool = S::ARE_A_CLUSTER;
+    const WALKS: u32 = 0;
+
+    fn is_here() -> bool {
+        S::are_here()
     }
+
+    async fn fresh() -> Self {
+        Self { store: connected(&config(&S::url())).await, servers: PhantomData }
+    }
+
+    fn store(&self) -> &Self::Store {
+        &self.store
+    }
+
+    fn now(&self) -> Now {
+        panic!("only the server knows")
+    }
+
+    fn advance(&self, _: Duration) {
+        panic!("real time passes by itself")
+    }
+
+    fn step_back(&self, _: Duration) {
+        panic!("real time does not go back")
+    }
+
+    async fn tidy(&self) {}
+}
+
+/// A store whose keys are its own, and which waits for a busy machine.
+fn config(url: &str) -> RedisConfig {
+    static WORLDS: AtomicU64 = AtomicU64::new(0);
+    let prefix = format!("sg{}", WORLDS.fetch_add(1, Ordering::Relaxed));
+    RedisConfig::parse(url).and_then(|config| config.prefix(&prefix)).unwrap().timeout(Millis(20_000))
+}
+
+async fn connected(config: &RedisConfig) -> RedisStore {
+    let store = RedisStore::start(config).unwrap();
+    assert!(store.connected(Millis(20_000)).await, "no connection: {config:?}");
+    store
 }

@@ -128,15 +128,19 @@ impl Cluster {
         // The new owner first: until the old one knows, it sends clients there, and not into a circle.
         to.ask::<()>(&["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
         from.ask::<()>(&["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
-        // The others too, as redis-cli does. One that heard of the old owner's next epoch (it may just have been given
-        // another slot) before it hears of this move would tell the new owner that the slot is the old one's: then
-        // each of the two sends callers to the other, and that does not heal.
+        // The others too, as redis-cli does; and all have to know before the next move, replicas too, which can only be
+        // waited for. One that heard of the old owner's next epoch (it may just have been given another slot) before it
+        // hears of this move would tell the new owner that the slot is the old one's: then each of the two sends callers
+        // to the other, and that does not heal.
         let concerned = [from.port(), to.port()];
         for other in self.running().filter(|node| !concerned.contains(&node.port())) {
             if own_entry(other).is_some_and(|own| own.is_master) {
                 other.ask::<()>(&["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
             }
         }
+        wait::until("a slot whose move everybody knows of", wait::PATIENCE, || {
+            self.running().all(|node| view(node).iter().any(|owner| owner.id == to_id && owner.serves(slot)))
+        });
     }
 
     /// Moves the first `count` slots of one master to another, one after another; returns which.

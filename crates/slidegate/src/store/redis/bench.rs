@@ -1,5 +1,5 @@
 //! Calls as this store writes them, for the benchmark of its scripts (feature `test-util`). No interface of the
-//! library: it changes with the bytes of [`wire`](super::wire).
+//! library: it changes with the bytes of `wire`.
 //!
 //! An [`Instance`] is one of several that share counters, as a server sees it. Each of its calls is taken for
 //! granted whole before its reply is read, so that many can be under way: so limits here have to be out of reach.
@@ -74,7 +74,8 @@ impl Instance {
             checks.iter().map(|(check, times)| Counted { check: check.0.clone(), times: *times }).collect();
         let linger = if now.is_some() { Millis(3_600_000) } else { Millis::ZERO };
         let seq = self.ledgers.next_seq();
-        let draft = Draft { now, seq, identity: self.ledgers.identity(), linger, lease: Millis::ZERO };
+        let (identity, format) = (self.ledgers.identity(), scripts::FORMAT);
+        let draft = Draft { now, seq, format, identity, linger, lease: Millis::ZERO };
         let line =
             |charge: &OwnedCharge| self.ledgers.line(charge.key.shared_name()).filter(|_| charge.exact);
         let call = draft.checks(&checks, line, |_| None);

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::redis::{Cmd, Value};
+use slidegate_core::algorithm::tick_log::resolution_of;
 use slidegate_core::decision::Cost;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::Millis;
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::config::{RedisConfig, RedisConfigError, Retry};
+use super::heartbeat::{Heartbeat, Instances};
 use super::ledgers::{Ledgers, Said};
 use super::link::{Link, LinkFigures, Script};
 use super::names::Names;
@@ -26,11 +29,17 @@ use crate::store::{Check, Counter, ReservationId, Settled};
 /// What a reply that makes no sense comes to: it was executed, somehow.
 const NONSENSE: StoreError = StoreError::Lost { fault: Fault::Protocol };
 
+/// What a call comes to that is not answered.
+const SILENCE: StoreError = StoreError::Lost { fault: Fault::Timeout };
+
 type Outcome = Result<Decided, StoreError>;
 
 /// A server, or a cluster of them, as a [`Batch`].
 pub(super) struct Calls {
-    link: Link,
+    link: Arc<Link>,
+    /// What checks, settles and resets.
+    scripts: [&'static Script; 3],
+    heartbeat: Heartbeat,
     names: Names,
     ledgers: Ledgers,
     /// Whether calls on one counter are made one after another, so that ledgers can be kept.
@@ -49,12 +58,18 @@ impl std::fmt::Debug for Calls {
 }
 
 impl Calls {
-    pub(super) fn start(config: &RedisConfig) -> Result<Self, RedisConfigError> {
+    pub(super) fn start(config: &RedisConfig, runtime: Handle) -> Result<Self, RedisConfigError> {
         let (clock, linger) = config.test_clock();
+        let link = Arc::new(Link::start(config)?);
+        let newest = config.newest_format();
+        let (names, ledgers) = (Names::new(config.key_prefix()), Ledgers::new());
+        let heartbeat = Heartbeat::start(&link, runtime, names.instances(), ledgers.identity(), newest);
         Ok(Self {
-            link: Link::start(config)?,
-            names: Names::new(config.key_prefix()),
-            ledgers: Ledgers::new(),
+            link,
+            scripts: scripts::of(newest),
+            heartbeat,
+            names,
+            ledgers,
             ordered: config.has_flights(),
             timeout: config.check_timeout(),
             retry: config.check_retry(),
@@ -65,6 +80,11 @@ impl Calls {
 
     pub(super) fn link_figures(&self) -> LinkFigures {
         self.link.figures()
+    }
+
+    /// Who shares the counters.
+    pub(super) fn instances(&self) -> Instances {
+        self.heartbeat.instances()
     }
 
     pub(super) async fn connected(&self, deadline: Instant) -> bool {
@@ -87,6 +107,7 @@ impl Calls {
             now: self.clock.as_ref().map(|clock| clock.now()),
             seq: self.ledgers.next_seq(),
             identity: self.ledgers.identity(),
+            format: self.heartbeat.writes(),
             linger: self.linger,
             lease: Millis::ZERO,
         }
@@ -125,7 +146,7 @@ impl Calls {
             line
         };
         let call = draft.checks(checks, line, |check| self.memory(check));
-        let replies = self.run(lane, &scripts::CHECK, &call, deadline).await;
+        let replies = self.run(lane, self.scripts[0], &call, deadline).await;
         match replies.and_then(|bytes| read_checks(&bytes, checks).ok_or(NONSENSE)) {
             Ok(replies) => checks
                 .iter()
@@ -189,7 +210,9 @@ impl Calls {
             return self.decide_once(lane, checks, started + self.timeout.into()).await;
         };
         let end = started + retry.budget.into();
-        let mut again_at = started + retry.after.into();
+        // A call that can't be made again is not waited for any longer than without a retry.
+        let repeats = checks.iter().any(|counted| self.may_repeat(&counted.check, &SILENCE));
+        let mut again_at = started + if repeats { retry.after } else { self.timeout }.into();
         let mut outcomes = self.decide_once(lane, checks, again_at.min(end)).await;
         while again_at < end {
             let failed: Vec<usize> = (0..checks.len())
@@ -236,7 +259,7 @@ impl Calls {
         let mut settled = Vec::new();
         for (lane, parts) in by_lane {
             let call = self.draft().settle(&parts);
-            let bytes = self.run(lane, &scripts::SETTLE, &call, deadline).await?;
+            let bytes = self.run(lane, self.scripts[1], &call, deadline).await?;
             settled.extend(read_settled(&bytes, parts.len()).ok_or(NONSENSE)?);
         }
         Ok(settled)
@@ -296,8 +319,16 @@ impl Batch for Calls {
     }
 
     async fn remember(&self, id: ReservationId, taken: &[Taken]) -> Result<(), StoreError> {
-        let ttl = taken.iter().map(|taken| time_in_use(&taken.limit)).max().unwrap_or_default();
-        let ends_ms = self.now_ms().map_or(u64::MAX, |now_ms| now_ms + ttl);
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let ends_ms = self.now_ms().map_or(u64::MAX, |now_ms| {
+            // Charged at the end of a tick, which may be yet to come.
+            let ends = taken.iter().map(|taken| taken.receipt.at_ms.max(now_ms) + time_in_use(&taken.limit));
+            ends.max().unwrap_or_default()
+        });
+        let ttl = taken.iter().map(|taken| time_in_use(&taken.limit) + tick(&taken.limit)).max();
+        let ttl = ttl.unwrap_or_default();
         let key = self.names.reservation(id);
         let mut set = Cmd::new();
         set.arg("SET").arg(&*key).arg(records::whole(taken, ends_ms)).arg("PX").arg(ttl + self.linger.get());
@@ -337,7 +368,7 @@ impl Batch for Calls {
         let key = self.names.counter(counter);
         let lane = self.lane(&key);
         let call = self.draft().reset(key, counter.limit.limit());
-        self.run(lane, &scripts::RESET, &call, self.deadline()).await.map(drop)
+        self.run(lane, self.scripts[2], &call, self.deadline()).await.map(drop)
     }
 }
 
@@ -359,24 +390,38 @@ impl Attempt {
     }
 }
 
-/// For how long what is charged under a limit can still be settled.
+/// For how long what is charged under a limit can still be settled, at the most: until a full bucket has drained.
 fn time_in_use(limit: &Limit) -> u64 {
+    /// As long as the scripts keep anything: 8,900 years.
+    const LONGEST: u64 = (1 << 48) - 1;
+    let window = limit.window().get();
     let longest = match limit.algorithm() {
-        Algorithm::LeakyBucket { max_delay } => max_delay.get(),
+        Algorithm::LeakyBucket { max_delay } => window + max_delay.get(),
+        Algorithm::TokenBucket { burst } if limit.permits() > 0 => {
+            let drains = (u128::from(burst) * u128::from(window)).div_ceil(limit.permits().into());
+            u64::try_from(drains).unwrap_or(LONGEST)
+        }
         _ => 0,
     };
-    limit.window().get().max(longest)
+    window.max(longest).min(LONGEST)
 }
 
-/// What a check took, with what took nothing.
+/// How long after its check a charge may be dated: to the end of a tick.
+fn tick(limit: &Limit) -> u64 {
+    match limit.algorithm() {
+        Algorithm::SlidingWindow { .. } => resolution_of(limit).into(),
+        _ => 1,
+    }
+}
+
+/// What settling a check takes: what it took, and what a cost of 0 did not take yet. A counter that only watched
+/// and had no room holds nothing, and must not be charged an excess either.
 fn whole(check: &OwnedCheck, decided: &Decided) -> Vec<Taken> {
     let nothing = slidegate_core::algorithm::Receipt { epoch: 0, at_ms: 0, units: 0 };
     let charges = check.charges.iter().zip(&decided.receipts);
-    charges
-        .map(|(charge, receipt)| Taken {
-            key: charge.key.clone(),
-            limit: charge.limit,
-            receipt: receipt.unwrap_or(nothing),
-        })
-        .collect()
+    let taken = charges.filter_map(|(charge, receipt)| {
+        let receipt = receipt.or((charge.cost == 0).then_some(nothing))?;
+        Some(Taken { key: charge.key.clone(), limit: charge.limit, receipt })
+    });
+    taken.collect()
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use slidegate_core::time::Millis;
 
 use super::link::tls::Authenticated;
+use super::scripts::FORMAT;
 use super::url::{self, ParsedUrl, Topology};
 use crate::clock::Clock;
 
@@ -32,6 +33,7 @@ pub struct RedisConfig {
     flights: bool,
     denial_cache: bool,
     clock: Option<(Arc<dyn Clock>, Millis)>,
+    newest_format: u8,
 }
 
 /// Asks a second time after a slow first: for networks that lose packets now and then.
@@ -98,6 +100,7 @@ impl RedisConfig {
             flights: true,
             denial_cache: true,
             clock: None,
+            newest_format: FORMAT,
         })
     }
 
@@ -208,6 +211,14 @@ impl RedisConfig {
         self.clock = Some((clock, linger));
         self
     }
+
+    /// Is of a release to come, which has introduced the next format of counters.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn with_next_format(mut self) -> Self {
+        self.newest_format = FORMAT + 1;
+        self
+    }
 }
 
 /// What the parts of the store ask.
@@ -215,6 +226,11 @@ impl RedisConfig {
     /// The clock that decides, if it is not the server's, and how much longer keys live for its sake.
     pub(crate) fn test_clock(&self) -> (Option<Arc<dyn Clock>>, Millis) {
         self.clock.clone().map_or((None, Millis::ZERO), |(clock, linger)| (Some(clock), linger))
+    }
+
+    /// The format of counters that the release has introduced.
+    pub(crate) const fn newest_format(&self) -> u8 {
+        self.newest_format
     }
 
     pub(crate) const fn topology(&self) -> &Topology {

@@ -1,6 +1,6 @@
 //! Counters in Redis or Valkey, shared by all instances.
 //!
-//! One script call decides a check, or as many as wait for the same server ([`pipeline`](crate::pipeline)): all
+//! One script call decides a check, or as many as wait for the same server (the pipeline's flights): all
 //! limits of several policies, all or nothing, at the server's time. What is not here: what to answer when the
 //! server does not, which the policies say ([`OnStoreFailure`](crate::policy::OnStoreFailure)).
 //!
@@ -9,6 +9,7 @@
 //! | `config`, `url` | where the server is, and how it is asked |
 //! | `link` | connections: one server, sentinels, a cluster |
 //! | `names`, `scripts`, `wire` | what counters are called; the Lua; the bytes of calls and replies |
+//! | `heartbeat` | who else shares the counters, and which format of them everybody can read |
 //! | `ledgers`, `records` | what this instance remembers of its grants; what the server remembers of a reservation |
 //! | `calls` | puts these together: checks become a call, its reply answers |
 
@@ -29,6 +30,7 @@ use crate::pipeline::{Stack, Stages, stack};
 pub mod bench;
 mod calls;
 mod config;
+mod heartbeat;
 mod ledgers;
 mod link;
 mod names;
@@ -76,6 +78,11 @@ pub struct RedisFigures {
     pub failing: bool,
     /// Whether the server may evict counters (its `maxmemory-policy` is not `noeviction`).
     pub evicts: bool,
+    /// Instances that share the counters, this one included, as of the last heartbeat; 0 before the first.
+    pub instances: u32,
+    /// The lowest format of counters that any of them has introduced: while it is older than this release's, that is
+    /// what is written. 0 before the first heartbeat.
+    pub formats: u8,
     /// Checks that reached the store's queue.
     pub checks: u64,
     /// Calls to the server.
@@ -119,7 +126,7 @@ impl RedisStore {
             flights: config.has_flights(),
             denial_cache: config.has_denial_cache(),
         };
-        Ok(Self { stack: Arc::new(stack(Calls::start(config)?, stages, runtime)) })
+        Ok(Self { stack: Arc::new(stack(Calls::start(config, runtime.clone())?, stages, runtime)) })
     }
 
     /// Waits until calls can be sent, or until `most` has passed; says which of the two it was. Nothing has to
@@ -141,11 +148,13 @@ impl RedisStore {
         let resilient = self.stack.inner();
         let (scatter, without) = (resilient.inner().figures(), resilient.figures());
         let flights = resilient.inner().flights().figures();
-        let link = self.calls().link_figures();
+        let (link, instances) = (self.calls().link_figures(), self.calls().instances());
         RedisFigures {
             connected: link.connected,
             failing: without.failing,
             evicts: link.evicts,
+            instances: instances.count,
+            formats: instances.format,
             checks: flights.checks,
             calls: link.calls,
             bytes_sent: link.bytes_out,

@@ -83,7 +83,7 @@ mod tests {
         let parts: &[(&str, &[u8])] = &[("client_ip", b"203.0.113.7"), ("header:x-user-id", b"a b}")];
         assert_eq!(
             name("per-user", "10/s; 100/m", parts, 1),
-            "sg:{client_ip=203.0.113.7&header:x-user-id=a%20b%7D}:per-user:2"
+            "sg:{client_ip=203.0.113.7&header:x-user-id=a%20b%7d}:per-user:2"
         );
         assert_eq!(name("order-create", "10/s", &[], 0), "sg:{order-create}:order-create:1");
         assert_eq!(

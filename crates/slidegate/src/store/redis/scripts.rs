@@ -8,6 +8,9 @@ use std::sync::LazyLock;
 
 use super::link::Script;
 
+/// The format of counters that this release introduced, the first byte of each value; the scripts name it too.
+pub(super) const FORMAT: u8 = 1;
+
 macro_rules! script {
     ($($part:literal)+) => {
         LazyLock::new(|| assemble(&[$(include_str!(concat!("scripts/", $part, ".lua"))),+]))
@@ -29,6 +32,18 @@ pub(super) static RESET: LazyLock<Script> = script!(
     "call" "prelude" "tick_log" "sorted_log" "fixed_window" "bucket" "states" "reset"
 );
 
+/// `CHECK`, `SETTLE` and `RESET` of a release to come, whose only difference is that it has introduced the next
+/// format: for tests of upgrades.
+static NEXT: LazyLock<[Script; 3]> = LazyLock::new(|| [&CHECK, &SETTLE, &RESET].map(next));
+
+/// Says that an instance is there.
+pub(super) static BEAT: LazyLock<Script> = script!("beat");
+
+/// `CHECK`, `SETTLE` and `RESET` of the release that introduced a format: this one, but in tests of upgrades.
+pub(super) fn of(newest: u8) -> [&'static Script; 3] {
+    if newest > FORMAT { NEXT.each_ref() } else { [&CHECK, &SETTLE, &RESET] }
+}
+
 fn assemble(parts: &[&str]) -> Script {
     let mut text = String::new();
     for line in parts.iter().flat_map(|part| part.lines()).map(str::trim) {
@@ -37,8 +52,19 @@ fn assemble(parts: &[&str]) -> Script {
             text.push('\n');
         }
     }
+    named(text)
+}
+
+fn named(text: String) -> Script {
     let sha = sha1_smol::Sha1::from(&text).digest().to_string();
     Script { sha, text }
+}
+
+fn next(script: &LazyLock<Script>) -> Script {
+    let line = |format: u8| format!("local NEWEST = {format} ");
+    let text = script.text.replace(&line(FORMAT), &line(FORMAT + 1));
+    assert_ne!(text, script.text, "a script that names its format");
+    named(text)
 }
 
 #[cfg(test)]
@@ -51,6 +77,13 @@ mod tests {
     fn digests_are_pinned() {
         let digests = [&CHECK, &SETTLE, &RESET].map(|script| script.sha.as_str());
         assert_eq!(digests, ["", "", ""]);
+    }
+
+    #[test]
+    fn the_scripts_read_the_format_of_this_release() {
+        for script in [&CHECK, &SETTLE, &RESET] {
+            assert!(script.text.contains(&format!("local NEWEST = {FORMAT} ")));
+        }
     }
 
     /// Whatever Lua writes for a large number must never reach a key or a command: only `%.0f` does.

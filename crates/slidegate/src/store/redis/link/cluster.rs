@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::node::{Node, Surroundings, Target};
+use super::node::{Counting, Node, Surroundings, Target};
 use super::pause::jittered;
 use super::refusal::Refusal;
 use super::slots::{self, Range, SLOTS};
@@ -109,7 +109,13 @@ impl Cluster {
     }
 
     /// Sends a command to the node of its slot, wherever that is by then.
-    pub(super) async fn call(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Refusal> {
+    pub(super) async fn call(
+        &self,
+        slot: u16,
+        command: &Cmd,
+        counting: Counting,
+        deadline: Instant,
+    ) -> Result<Value, Refusal> {
         let owner = self.routing.table.load().owner(slot).cloned();
         let Some((mut address, mut node)) = owner else {
             self.routing.around.trouble.notify_one();
@@ -117,7 +123,7 @@ impl Cluster {
         };
         let mut asking = false;
         for hop in 0.. {
-            let refusal = match node.call(command, asking, deadline).await {
+            let refusal = match node.call(command, asking, counting, deadline).await {
                 Ok(reply) => return Ok(reply),
                 Err(refusal) => refusal,
             };

@@ -55,7 +55,7 @@ use tokio::time::{Instant, sleep};
 
 use self::cluster::Cluster;
 use self::figures::Figures;
-use self::node::{Node, Surroundings, Target};
+use self::node::{Counting, Node, Surroundings, Target};
 use self::open::Connector;
 use self::refusal::Refusal;
 use self::sentinel::Sentinels;
@@ -64,6 +64,8 @@ use super::url::Topology;
 use crate::error::{Fault, StoreError};
 
 pub(crate) use self::figures::LinkFigures;
+pub(crate) use self::pause::jittered;
+pub(crate) use self::task::OwnedTask;
 
 /// A script with the name that servers know it by.
 #[derive(Clone, Debug)]
@@ -153,6 +155,29 @@ impl Link {
         }
     }
 
+    /// As [`script`](Self::script), for what is not part of the traffic and not counted with it.
+    pub(crate) async fn script_aside(
+        &self,
+        slot: u16,
+        script: &Script,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        let by_name = packed("EVALSHA", &script.sha, keys, args);
+        match self.exchange(slot, &by_name, Counting::Aside, deadline).await {
+            Err(Refusal::NoScript) => {
+                self.aside(slot, &packed("EVAL", &script.text, keys, args), deadline).await
+            }
+            outcome => outcome.map_err(error_of),
+        }
+    }
+
+    /// As [`command`](Self::command), for what is not part of the traffic and not counted with it.
+    pub(crate) async fn aside(&self, slot: u16, cmd: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
+        self.exchange(slot, cmd, Counting::Aside, deadline).await.map_err(error_of)
+    }
+
     /// Runs a command on a key of this slot.
     pub(crate) async fn command(&self, slot: u16, cmd: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
         self.finish(self.call(slot, cmd, deadline).await)
@@ -192,25 +217,41 @@ impl Link {
     }
 
     async fn call(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Refusal> {
+        self.exchange(slot, command, Counting::Traffic, deadline).await
+    }
+
+    async fn exchange(
+        &self,
+        slot: u16,
+        command: &Cmd,
+        counting: Counting,
+        deadline: Instant,
+    ) -> Result<Value, Refusal> {
         match &self.route {
-            Route::One { node, .. } => node.call(command, false, deadline).await,
-            Route::Cluster(cluster) => cluster.call(slot, command, deadline).await,
+            Route::One { node, .. } => node.call(command, false, counting, deadline).await,
+            Route::Cluster(cluster) => cluster.call(slot, command, counting, deadline).await,
         }
     }
 
     fn finish(&self, outcome: Result<Value, Refusal>) -> Result<Value, StoreError> {
-        let error = match outcome {
-            Ok(reply) => return Ok(reply),
-            Err(Refusal::Final { error, .. }) => error,
-            // A cluster behind the URL of a single server.
-            Err(Refusal::Moved(..) | Refusal::Ask(_) | Refusal::TryAgain) => {
-                StoreError::Unavailable { fault: Fault::ClusterDown }
-            }
-            // A server that forgets a script between two commands, or one that was given the wrong name.
-            Err(Refusal::NoScript) => StoreError::Unavailable { fault: Fault::Protocol },
-        };
-        self.figures.failed(&error);
-        Err(error)
+        outcome.map_err(|refusal| {
+            let error = error_of(refusal);
+            self.figures.failed(&error);
+            error
+        })
+    }
+}
+
+/// What a refusal comes to that was not got over.
+fn error_of(refusal: Refusal) -> StoreError {
+    match refusal {
+        Refusal::Final { error, .. } => error,
+        // A cluster behind the URL of a single server.
+        Refusal::Moved(..) | Refusal::Ask(_) | Refusal::TryAgain => {
+            StoreError::Unavailable { fault: Fault::ClusterDown }
+        }
+        // A server that forgets a script between two commands, or one that was given the wrong name.
+        Refusal::NoScript => StoreError::Unavailable { fault: Fault::Protocol },
     }
 }
 

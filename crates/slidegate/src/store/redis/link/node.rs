@@ -74,6 +74,15 @@ impl Target {
     }
 }
 
+/// Whether a call is counted in the link's figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counting {
+    /// It is made for somebody's check.
+    Traffic,
+    /// It is the store's own.
+    Aside,
+}
+
 /// A server, and its connection when there is one.
 pub(super) struct Node {
     shared: Arc<Shared>,
@@ -210,8 +219,12 @@ impl Node {
         &self,
         command: &Cmd,
         asking: bool,
+        counting: Counting,
         deadline: Instant,
     ) -> Result<Value, Refusal> {
+        if counting == Counting::Aside {
+            return self.exchange(command, asking, deadline, || {}).await;
+        }
         let figures = &self.shared.around.figures;
         let outcome = self.exchange(command, asking, deadline, || figures.sent(command)).await;
         if let Ok(reply) = &outcome {

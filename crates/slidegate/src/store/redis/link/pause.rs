@@ -31,7 +31,7 @@ impl Pause {
 }
 
 /// Between half of `whole` and all of it.
-pub(super) fn jittered(whole: Duration) -> Duration {
+pub(crate) fn jittered(whole: Duration) -> Duration {
     let part = u32::try_from(crate::random::u128() % 1024).unwrap_or(0);
     whole / 2 + whole / 2048 * part
 }

@@ -86,6 +86,9 @@ fn known(code: &str, detail: &str, origin: Origin) -> Refusal {
         "BUSY" => refused(Fault::Busy, false),
         "NOPERM" => stopped(Fault::NoPermission),
         "WRONGTYPE" => stopped(Fault::ForeignKey),
+        // Of the script that resets, before it writes.
+        "FOREIGNKEY" => refused(Fault::ForeignKey, false),
+        "NEWERFORMAT" => refused(Fault::NewerFormat, false),
         "ERR" if denied_in_script(detail) => Refusal::lost(Fault::NoPermission, false),
         "ERR" if detail.starts_with("unknown command") => refused(Fault::Protocol, false),
         // Sent to a connection that is closed right after.

@@ -6,10 +6,10 @@ use tokio::task::AbortHandle;
 
 /// Dropping it ends the task at its next await.
 #[derive(Debug)]
-pub(super) struct OwnedTask(AbortHandle);
+pub(crate) struct OwnedTask(AbortHandle);
 
 impl OwnedTask {
-    pub(super) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(work).abort_handle())
     }
 }

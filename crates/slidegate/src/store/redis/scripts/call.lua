@@ -7,7 +7,8 @@ local call, unpack, pack, sub, spread = redis.call, struct.unpack, struct.pack, 
 local floor, ceil, min = math.floor, math.ceil, math.min
 
 local blob = ARGV[1]
-local _, explicit, together, limits, shapes, parts, now, seq, identity, at = unpack('<BBBBBI2I8I8c8', blob)
+-- The format that counters are written in: this release's, or the one before.
+local FORMAT, explicit, together, limits, shapes, parts, now, seq, identity, at = unpack('<BBBBBI2I8I8c8', blob)
 if explicit == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]

@@ -22,14 +22,14 @@ while done < parts do
   local raw = raws and raws[done + 1] or redis.pcall('GETRANGE', key, '0', '375')
   local new = raw == ''
   if new then
-    raw = pack('>I4I8I8I4I8I8I8I8I8', 16777216, r, now_floor % 4294967296, 0, 0, 0, 0, 0, 0)
+    raw = pack('>I4I8I8I4I8I8I8I8I8', FORMAT * 16777216, r, now_floor % 4294967296, 0, 0, 0, 0, 0, 0)
   elseif #raw < 64 then
     break
   end
   -- Neighbours that are below 2^53 together are read as one number: lease and r; capacity and epoch; tail and head.
   local formats, lease_r, capacity_epoch, tail_tick, head, used, newest, last = unpack('>I4I8I8I4I8I4I4I8', raw)
   local rows_capacity = formats % 256
-  local rows = (formats - rows_capacity) / 256 - 65536
+  local rows = (formats - rows_capacity) / 256 - FORMAT * 65536
   if lease_r ~= r or rows < 0 or rows > rows_capacity or last > natural or used == 0 and last == natural then break end
   local long, ring_at, tail, capacity, tail_was = #raw >= 376, 64 + rows_capacity * 24, 0, 0, 0
   if long then

@@ -17,7 +17,7 @@ local max = math.max
 local U32, U48 = 4294967296, 281474976710656
 local CLAMP_MAX = 10000 -- core's backstep
 local EPOCH_STRIDE = 2654435761 -- core's algorithm::EPOCH_STRIDE
-local FORMAT = 1
+local NEWEST = 1 -- the format that this release introduced; it reads the one before as well
 local TICK_LOG, FIXED_WINDOW, BUCKET, SORTED_LOG = 0, 1, 2, 3 -- the first three are a value's second byte
 -- What becomes of a check.
 local DECIDED, STALE, BEHIND, FOREIGN, NEWER_FORMAT = 0, 1, 2, 3, 4
@@ -51,7 +51,8 @@ local function ttl_of(state, limit, needed)
   local most = max(needed, state.used > 0 and 0 or limit.window) + (state.r or 0) + min(limit.window, 60000)
   if not state.new then
     local ttl = call('PTTL', state.key)
-    if ttl >= needed + limit.lingers and ttl <= most + limit.lingers then return nil end
+    -- What is settled under an old limit may be counted under one with a longer window: never sooner.
+    if ttl >= needed + limit.lingers and (ttl <= most + limit.lingers or state.keep) then return nil end
   end
   return most + limit.lingers
 end

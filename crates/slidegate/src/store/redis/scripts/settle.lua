@@ -11,7 +11,7 @@ local states = {}
 local function state_of(name, limit)
   local kind, fault, raw = read(name)
   if fault then return nil end
-  local state = ops_of(kind or limit.kind).load(name, raw)
+  local state = load(kind or limit.kind, name, raw)
   if not state then return nil end
   state.keep, state.limit = true, limit
   local ops = ops_of(state.kind)

@@ -6,6 +6,7 @@
 local function sorted_log()
   local ops = { room = windowed_room, delay = no_delay }
   local PER_CALL = 1000 -- members in one command: Lua's stack holds some 8000
+  local TRIM_MIN = 1000 -- expired members that a call removes: half a millisecond's worth
 
   function ops.load(key, exists)
     local state = { key = key, new = not exists, kind = SORTED_LOG, used = 0, epoch = seq % U32, added = 0, shift = 0 }
@@ -35,7 +36,8 @@ local function sorted_log()
     if not state.last then return end
     ops.follow(state, limit)
     state.stored = call('ZCOUNT', state.key, alive_from(state, limit), '+inf')
-    state.changed = state.changed or call('ZCARD', state.key) > state.stored
+    state.expired = call('ZCARD', state.key) - state.stored
+    state.changed = state.changed or state.expired > 0
     state.used = state.stored + state.added
   end
 
@@ -108,7 +110,10 @@ local function sorted_log()
     local needed = ops.needed(state, limit)
     if not state.changed then return heal(state, limit, needed) end
     local ttl = ttl_of(state, limit, needed)
-    if state.replaces then call('DEL', state.key) end
+    if state.replaces then
+      call('SETRANGE', state.key, '0', '') -- Nothing, but a full server refuses it: before anything is lost.
+      call('UNLINK', state.key)
+    end
     if state.shift ~= 0 and state.last then move(state) end
     local by = ''
     for n = 1, 8 do by = by .. format('%02x', string.byte(identity, n)) end
@@ -122,7 +127,10 @@ local function sorted_log()
       end
     end
     -- Only after something was added: a store without memory refuses that first, and has lost nothing.
-    if not state.keep then call('ZREMRANGEBYSCORE', state.key, '-inf', text(now_floor - limit.window)) end
+    -- More than was added, and not all at once: a million members would keep the server from everybody else.
+    if not state.keep and (state.expired or 0) > 0 then
+      call('ZREMRANGEBYRANK', state.key, '0', text(min(state.expired, TRIM_MIN + 2 * state.added) - 1))
+    end
     if ttl then call('PEXPIRE', state.key, text(ttl)) end
   end
 

@@ -18,9 +18,18 @@ local function read(key)
     return nil, FOREIGN
   end
   local formats, kind = string.byte(raw, 1, 2)
-  if formats > FORMAT and formats < 16 then return nil, NEWER_FORMAT end
-  if formats ~= FORMAT or not kind or kind > BUCKET then return nil, FOREIGN end
+  if formats > NEWEST and formats < 16 then return nil, NEWER_FORMAT end
+  if formats < max(NEWEST - 1, 1) or formats > NEWEST or not kind or kind > BUCKET then return nil, FOREIGN end
   return kind, nil, raw
+end
+
+-- The state in what was read. One in another format than is written is written whole, changed or not.
+local function load(kind, key, raw)
+  local state = ops_of(kind).load(key, raw)
+  if state and type(raw) == 'string' and string.byte(raw) ~= FORMAT then
+    state.changed = kind == TICK_LOG and 3 or true
+  end
+  return state
 end
 
 -- A changed algorithm starts from the old count, dated now; leased permits, when the last can be spent.
@@ -33,7 +42,9 @@ local function convert(state, limit)
   ops_of(limit.kind).settle(fresh, limit)
   if state.used > 0 then
     if state.kind == TICK_LOG and state.lease_end > now_ceil then now_floor, now_ceil = state.lease_end, state.lease_end end
-    ops_of(limit.kind).charge(fresh, limit, state.used)
+    -- A member for each unit: as many as any sliding_log limit has permits, so that it is full either way.
+    local most = limit.kind == SORTED_LOG and 1000000 or U32 - 1
+    ops_of(limit.kind).charge(fresh, limit, min(state.used, most))
     now_floor, now_ceil = old_floor, old_ceil
   end
   return fresh
@@ -43,7 +54,7 @@ end
 local function open_state(key, limit)
   local kind, fault, raw = read(key)
   if fault then return nil, fault end
-  local state = ops_of(kind or limit.kind).load(key, raw)
+  local state = load(kind or limit.kind, key, raw)
   if not state then return nil, FOREIGN end
   if kind and kind ~= limit.kind then return convert(state, limit) end
   ops_of(limit.kind).settle(state, limit)
@@ -52,7 +63,7 @@ end
 
 -- Takes units, whether they fit or not, up to what can be counted; returns when, and how many.
 local function take(state, kind, limit, units)
-  units = min(units, U32 - 1 - state.used)
+  units = min(units, (kind == SORTED_LOG and 1000000 or U32 - 1) - state.used)
   if units <= 0 then return 0, 0 end
   return ops_of(kind).charge(state, limit, units), units
 end

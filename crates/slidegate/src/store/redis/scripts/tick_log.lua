@@ -43,6 +43,10 @@ local function tick_log()
       or log.short and #raw < ring_at + log.head * ENTRY_LEN then
       return nil
     end
+    if not log.short and log.head > 0 then
+      local last_byte = text(ring_at + min(log.head, log.capacity) * ENTRY_LEN - 1)
+      if call('GETRANGE', key, last_byte, last_byte) == '' then return nil end
+    end
     if not log.short and ring_at > SHORT_MAX then log.raw = call('GETRANGE', key, '0', text(ring_at - 1)) end
     return log
   end

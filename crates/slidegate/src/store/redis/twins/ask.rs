@@ -10,7 +10,7 @@ use slidegate_core::time::{Millis, Now};
 
 use super::desk::{Desk, LINGER};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
-use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
+use crate::store::redis::scripts::{CHECK, FORMAT, RESET, SETTLE};
 use crate::store::redis::wire;
 use crate::store::redis::wire::{Draft, Reply, Settle, read_checks, read_settled};
 
@@ -26,7 +26,7 @@ pub(super) fn every_algorithm(permits: u64, window: u64) -> [Limit; 5] {
         Algorithm::SlidingLog,
         Algorithm::FixedWindow,
         Algorithm::TokenBucket { burst },
-        Algorithm::LeakyBucket { max_delay: Millis(0) },
+        Algorithm::LeakyBucket { max_delay: Millis(window) },
     ]
     .map(|algorithm| limit.with_algorithm(algorithm).unwrap())
 }
@@ -36,6 +36,7 @@ pub(super) fn at(now_us: u64, seq: u64) -> Draft {
     Draft {
         now: Some(Now::from_micros(now_us)),
         seq,
+        format: FORMAT,
         identity: *b"instance",
         linger: LINGER,
         lease: Millis::ZERO,

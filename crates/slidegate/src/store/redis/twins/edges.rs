@@ -9,8 +9,8 @@ use slidegate_core::time::{Millis, Now};
 use super::ask::{BEGIN_US, at, check_of, every_algorithm, one};
 use super::desk::Desk;
 use super::walk::{Asked, Fate, Op, Part, Tally, Walk};
+
 use crate::store::redis::wire;
-use crate::store::redis::wire::Reply;
 
 /// What came of a check: granted, and what is told.
 type Told = (u32, slidegate_core::decision::Outcome);
@@ -47,6 +47,10 @@ fn the_last_instants_and_the_largest_limits_are_decided_as_core_does() {
         for window in [1, 999, 60_000, 366 * 86_400_000] {
             for permits in [1, 9_000, 1_000_000, u64::from(u32::MAX)] {
                 for limit in limits(permits, window) {
+                    let queue = matches!(limit.algorithm(), Algorithm::LeakyBucket { .. });
+                    if queue && begin + 2000 * window > last {
+                        continue; // Core looks ahead, and there is nothing behind the last instant.
+                    }
                     let full = limit.capacity();
                     let some = full.min(9_000);
                     let later = |us: u64| (begin + us).min(last);

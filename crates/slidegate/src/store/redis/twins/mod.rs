@@ -8,10 +8,11 @@
 //! | module | |
 //! |---|---|
 //! | `desk` | a server, and what a call leaves there |
-//! | `model`, `walk` | the tick log in all its shapes, step by step |
+//! | `ask`, `model`, `walk` | the tick log in all its shapes, step by step |
+//! | `shapes` | walks that visit every shape of the tick log |
 //! | `edges`, `foreign`, `refused` | numbers at their ends; values of others; servers that refuse |
 //! | `lives` | TTLs |
-//! | `sent`, `pins` | which commands are used; which bytes were promised |
+//! | `sent` | which commands are sent |
 //! | `noise` | random bytes in calls and in values |
 //!
 //! Times are milliseconds unless the name says otherwise.
@@ -23,7 +24,6 @@ mod foreign;
 mod lives;
 mod model;
 mod noise;
-mod pins;
 mod refused;
 mod sent;
 mod shapes;

@@ -18,7 +18,7 @@ use slidegate_core::time::{Millis, Now};
 
 use crate::pipeline::batch::{Counted, OwnedCharge};
 use crate::store::redis::wire;
-use crate::store::redis::wire::{Draft, Line, Reply, Settle};
+use crate::store::redis::wire::{Draft, Line, Reply, Settle, Undecided};
 
 /// What a check is expected to come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +37,9 @@ impl Told {
                 outcomes: decided.answer.outcomes.to_vec(),
                 receipts: decided.receipts.to_vec(),
             },
-            Err(wire::Undecided::Stale) => Self::Stale,
-            Err(wire::Undecided::Behind) => Self::Behind,
-            Err(wire::Undecided::Foreign) | Err(wire::Undecided::Newer) => Self::Other,
+            Err(Undecided::Stale) => Self::Stale,
+            Err(Undecided::Behind) => Self::Behind,
+            Err(Undecided::Foreign | Undecided::Newer) => Self::Other,
         }
     }
 }

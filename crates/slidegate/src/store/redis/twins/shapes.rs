@@ -7,7 +7,6 @@ use proptest::test_runner::{TestError, TestRunner};
 use slidegate_core::check::Terms;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::Millis;
-use slidegate_testbed::redis::Release;
 
 use super::desk::Desk;
 use super::walk::{Asked, Fate, Op, Part, Tally, Walk};
@@ -194,16 +193,54 @@ fn scripts_decide_what_core_decides() {
     assert!(tally.plain * 4 > tally.steps, "{tally:?}");
     assert!(tally.any * 10 > tally.steps, "{tally:?}");
     assert!(tally.restless * 10 < tally.steps, "{tally:?}");
-    for reached in [
-        tally.stale,
-        tally.behind,
-        tally.long,
-        tally.long_plain,
-        tally.wrapped,
-        tally.raised,
-        tally.leased,
-        tally.refunded,
-    ] {
+    for reached in
+        [tally.stale, tally.behind, tally.long, tally.long_plain, tally.raised, tally.leased, tally.refunded]
+    {
         assert!(reached > 0, "{tally:?}");
     }
+}
+
+/// A long log under steady traffic of three instances: plain.lua goes round its ring.
+#[test]
+fn a_ring_goes_round() {
+    let desk = Desk::new();
+    let mut tally = Tally::default();
+    let limit = Limit::new(200, Millis(70)).unwrap();
+    let mut walk = Walk::new(&desk, &mut tally, vec![limit], BEGIN_US);
+    for step in 0..600 {
+        walk.take(&Op::Clock { share: 0, micros: 1_100 });
+        let part = Part { key: 0, limit: 0, cost: (1, 0), terms: Terms::default(), group: 0 };
+        let asked = vec![Asked { parts: vec![part], times: 1, probe: false }];
+        let fate = if step % 50 == 0 { Fate::ReplyLost } else { Fate::Answered };
+        walk.take(&Op::Check { who: step % 3, asked, lease: 0, ledger: true, lapsed: false, fate });
+    }
+    assert!(tally.long_plain > 400 && tally.wrapped > 50, "{tally:?}");
+}
+
+/// A slice of the same on every server that is here.
+#[test]
+fn every_release_decides_alike() {
+    for release in slidegate_testbed::redis::Release::installed() {
+        let tally = walks(&Desk::at(release), CASES / 8, trace());
+        assert!(tally.plain > 0 && tally.any > 0, "{release:?}: {tally:?}");
+    }
+}
+
+/// A call that asks twice of one counter and comes late was stale for the first check, and decided for the second:
+/// its row went back to the older call, whose grant the next one then took for a lost reply.
+#[test]
+fn a_stale_call_is_stale_for_all_its_checks() {
+    let desk = Desk::new();
+    let mut tally = Tally::default();
+    let mut walk = Walk::new(&desk, &mut tally, vec![Limit::new(9, Millis(1_000)).unwrap()], BEGIN_US);
+    let asked = |cost| {
+        let part = Part { key: 0, limit: 0, cost: (cost, 0), terms: Terms::default(), group: 0 };
+        Asked { parts: vec![part], times: 1, probe: false }
+    };
+    for fate in [Fate::Late, Fate::Answered] {
+        let asked = vec![asked(1), asked(2)];
+        walk.take(&Op::Check { who: 0, asked, lease: 0, ledger: true, lapsed: false, fate });
+    }
+    walk.take(&Op::Arrive { pick: 0 });
+    assert_eq!(tally.stale, 2);
 }

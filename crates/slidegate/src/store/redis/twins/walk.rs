@@ -14,9 +14,10 @@ use super::desk::{Desk, LINGER};
 use super::model::{Book, Told, is_wrapped, last_tick};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::ReservationId;
+use crate::store::redis::scripts::FORMAT;
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
 use crate::store::redis::wire;
-use crate::store::redis::wire::{Call, Draft, Line, Reply, Settle, read_checks, read_settled};
+use crate::store::redis::wire::{Call, Draft, Line, Settle, read_checks, read_settled};
 
 /// The earliest reading of a clock: two years after the Unix epoch. Core dates what a step of the clock moves to
 /// before it at it; plain.lua does not, since no window reaches there.
@@ -215,7 +216,14 @@ impl<'a> Walk<'a> {
         // Bytes that searching in a string must not take for patterns, and that overlap with themselves.
         let mut identity = *b"\0.%-*aa\0";
         identity[7] = u8::try_from(who).unwrap();
-        Draft { now: Some(self.now()), seq: self.seq, identity, linger: LINGER, lease: Millis(lease) }
+        Draft {
+            now: Some(self.now()),
+            seq: self.seq,
+            format: FORMAT,
+            identity,
+            linger: LINGER,
+            lease: Millis(lease),
+        }
     }
 
     fn limit(&self, limit: usize) -> Limit {
@@ -240,7 +248,7 @@ impl<'a> Walk<'a> {
         let checks: Vec<Counted> = asked.iter().map(|asked| self.counted(asked)).collect();
         let lines = self.keys.iter().enumerate().map(|(n, key)| {
             let (ack, reset_epoch) = self.ledgers.get(&(who, n)).copied().unwrap_or_default();
-            (key.clone(), Line { ack, reset_epoch, lapsed, long: who % 2 == 1 })
+            (key.clone(), Line { ack, reset_epoch, lapsed, long: self.seq % 2 == 1 })
         });
         let sent = Sent { draft, checks, lines: lines.collect(), ledger };
         if matches!(fate, Fate::Late | Fate::Doubled) {

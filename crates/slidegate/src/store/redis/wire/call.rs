@@ -10,7 +10,7 @@ use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::{Millis, Now};
 use smallvec::SmallVec;
 
-use super::{Line, VERSION};
+use super::Line;
 use crate::pipeline::batch::{Counted, OwnedCharge, OwnedCheck};
 
 /// How much longer than its window a key lives: a busy one need not be given a new TTL with each call.
@@ -34,6 +34,8 @@ pub(in super::super) struct Draft {
     pub(in super::super) now: Option<Now>,
     /// The call's number.
     pub(in super::super) seq: u64,
+    /// The format to write counters in.
+    pub(in super::super) format: u8,
     /// Who calls.
     pub(in super::super) identity: [u8; 8],
     /// How much longer keys live than they need to. Zero, but for tests whose clock stands still while the
@@ -254,7 +256,7 @@ impl Writer {
     fn finish(self, draft: &Draft, parts: usize) -> Call {
         let tables = self.limits.len() * LIMIT_LEN + self.shapes.len() * SHAPE_LEN;
         let mut blob = Vec::with_capacity(HEAD_LEN + tables + self.blob.len() + 1);
-        blob.extend([VERSION, u8::from(draft.now.is_some()), u8::from(self.together)]);
+        blob.extend([draft.format, u8::from(draft.now.is_some()), u8::from(self.together)]);
         blob.extend([byte(self.limits.len()), byte(self.shapes.len())]);
         blob.extend(word(parts).to_le_bytes());
         blob.extend(draft.now.map_or(0, Now::as_micros).to_le_bytes());

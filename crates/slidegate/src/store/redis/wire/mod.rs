@@ -1,15 +1,15 @@
 //! What calls and replies look like on the way: one packed argument, one packed reply.
 //!
 //! Little-endian integers in one string cost a script less than arguments and arrays of their own: about
-//! 0.1 us for each value (docs/algorithms.md). Both directions begin with a version byte, so a script and an
-//! instance that don't belong together find out; they can't meet as long as scripts are called by digest.
+//! 0.1 us for each value (docs/algorithms.md). A reply begins with a version byte; a call needs
+//! none, since scripts are called by digest.
 //!
 //! # A call: KEYS and ARGV
 //! `ARGV[1]` is a head, the limits (each once), and the parts; `ARGV[2..]` are the TTLs of the limits as text.
 //!
 //! | head | bytes | | limit, counted from 0 | bytes |
 //! |---|---|---|---|---|
-//! | version | 1 | | algorithm: 0 sliding_window, 1 sliding_log, 2 fixed_window, 3 token_bucket, 4 leaky_bucket | 1 |
+//! | the format that counters are written in | 1 | | algorithm: 0 sliding_window, 1 sliding_log, 2 fixed_window, 3 token_bucket, 4 leaky_bucket | 1 |
 //! | 1: `now` is given; 0: ask the server | 1 | | permits | 4 |
 //! | 1: all parts are plain, and short: read them together | 1 | | window in ms | 6 |
 //! | limits | 1 | | resolution (0: automatic), burst, or max_delay in ms | 6 |
@@ -53,7 +53,7 @@ mod reply;
 pub(super) use call::{Call, Draft, Memory, Settle, push_limit};
 pub(super) use reply::{Reply, Told, Undecided, read_checks, read_settled};
 
-/// The version of both directions.
+/// The version of replies.
 const VERSION: u8 = 1;
 
 /// What a call says about this instance's last grant on a counter.

@@ -1,0 +1,201 @@
+//! Instances that say that they are there, and hear who else is: once in a second, beside the traffic.
+//!
+//! All instances of a store and prefix are members of one sorted set, scored by the server's time of their last beat.
+//! A member is text: `<identity> <format> <host> <start>`, so `ZRANGE sg:{instances} 0 -1 WITHSCORES` shows operators
+//! who shares these counters.
+//!
+//! # Formats
+//! A release reads counters of two formats, its own and the one before ([`FORMAT`](scripts::FORMAT)), and writes the older until
+//! everybody who is alive reads the newer ([`writes`]). So in a rolling upgrade, and when it is rolled back, old and
+//! new instances count in the same place. Who knows nothing of the others (no beat has been answered, or none for
+//! [`LIFE`]) writes the older, which all can read.
+//!
+//! # What it is not
+//! It decides no check, and a check never waits for it. That a server refuses it is no fault of the store's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use ::redis::{Cmd, Value};
+use slidegate_core::time::Millis;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::link::{Link, OwnedTask, jittered};
+use super::scripts;
+
+/// Between two beats, less a random part: instances that were started together must not beat together.
+const BEAT: Duration = Duration::from_secs(1);
+/// Whoever has not been heard of for so long counts as gone: four beats may get lost.
+const LIFE: Millis = Millis(5_000);
+/// Nobody waits for a beat, but one that hangs must not keep the next from being sent.
+const BEAT_MAX: Duration = Duration::from_secs(1);
+/// The most that are told: 60 kB. Beyond, nobody is known to be of the newer format.
+const INSTANCES_MAX: u32 = 1_000;
+/// The longest host name that is shown.
+const HOST_LEN_MAX: usize = 64;
+
+/// What is known of the instances that share the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Instances {
+    /// How many are alive, this one included; 0 as long as nobody was heard.
+    pub(super) count: u32,
+    /// The lowest of the formats that they have introduced; 0 as long as nobody was heard.
+    pub(super) format: u8,
+}
+
+impl Instances {
+    /// Reads what the server told. A member that can't be read is one of the oldest kind.
+    fn read(members: &[&[u8]]) -> Self {
+        let format = members.iter().map(|member| format_of(member).unwrap_or(1)).min().unwrap_or(0);
+        let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        // Whoever was not told may be of any format.
+        Self { count, format: if count >= INSTANCES_MAX { format.min(1) } else { format } }
+    }
+}
+
+fn format_of(member: &[u8]) -> Option<u8> {
+    std::str::from_utf8(member).ok()?.split(' ').nth(1)?.parse().ok()
+}
+
+/// The format that an instance writes whose release introduced `own`, where `lowest` is the lowest that anybody alive
+/// has introduced (0: not known).
+const fn writes(own: u8, lowest: u8) -> u8 {
+    if lowest >= own || own <= 1 { own } else { own - 1 }
+}
+
+/// Beats until it is dropped; then the instance is taken from the set, if the server can be reached.
+#[derive(Debug)]
+pub(super) struct Heartbeat {
+    newest: u8,
+    heard: Arc<Heard>,
+    farewell: Option<Farewell>,
+    _task: OwnedTask,
+}
+
+/// What was last heard, and when.
+#[derive(Debug)]
+struct Heard {
+    started: Instant,
+    /// Milliseconds since `started`, and one more; 0: nothing yet.
+    at: AtomicU64,
+    count: AtomicU32,
+    format: AtomicU8,
+}
+
+/// What it takes to say goodbye.
+#[derive(Debug)]
+struct Farewell {
+    link: Arc<Link>,
+    runtime: Handle,
+    key: Arc<[u8]>,
+    member: Arc<[u8]>,
+}
+
+impl Heartbeat {
+    /// Begins to beat, with tasks of the runtime at hand. `newest` is the format that this release introduced.
+    pub(super) fn start(
+        link: &Arc<Link>,
+        runtime: Handle,
+        key: Arc<[u8]>,
+        identity: [u8; 8],
+        newest: u8,
+    ) -> Self {
+        let heard = Arc::new(Heard {
+            started: Instant::now(),
+            at: AtomicU64::new(0),
+            count: AtomicU32::new(0),
+            format: AtomicU8::new(0),
+        });
+        let start_ms = crate::clock::Clock::now(&crate::clock::SystemClock).floor_ms();
+        let member: Arc<[u8]> =
+            format!("{:016x} {newest} {} {start_ms}", u64::from_be_bytes(identity), host())
+                .into_bytes()
+                .into();
+        let task = OwnedTask::spawn(beat(link.clone(), heard.clone(), key.clone(), member.clone()));
+        let farewell = Some(Farewell { link: link.clone(), runtime, key, member });
+        Self { newest, heard, farewell, _task: task }
+    }
+
+    /// Who is there, by the last beat that was answered.
+    pub(super) fn instances(&self) -> Instances {
+        Instances { count: self.heard.count.load(Relaxed), format: self.heard.format.load(Relaxed) }
+    }
+
+    /// The format to write counters in.
+    pub(super) fn writes(&self) -> u8 {
+        if self.newest == 1 {
+            return 1;
+        }
+        let known = self.heard.is_fresh();
+        writes(self.newest, if known { self.heard.format.load(Relaxed) } else { 0 })
+    }
+}
+
+impl Heard {
+    fn note(&self, instances: Instances) {
+        self.count.store(instances.count, Relaxed);
+        self.format.store(instances.format, Relaxed);
+        self.at.store(self.now_ms() + 1, Relaxed);
+    }
+
+    fn is_fresh(&self) -> bool {
+        let at = self.at.load(Relaxed);
+        at > 0 && self.now_ms() < at + LIFE.get()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX / 2)
+    }
+}
+
+/// Others need not wait until the instance counts as gone.
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        let Some(Farewell { link, runtime, key, member }) = self.farewell.take() else { return };
+        runtime.spawn(async move {
+            let mut leave = Cmd::new();
+            leave.arg("ZREM").arg(&*key).arg(&*member);
+            let _ = link.aside(Link::slot(&key), &leave, Instant::now() + BEAT_MAX).await;
+        });
+    }
+}
+
+/// Beats for ever.
+async fn beat(link: Arc<Link>, heard: Arc<Heard>, key: Arc<[u8]>, member: Arc<[u8]>) {
+    let words = [LIFE.get().to_string(), INSTANCES_MAX.to_string()];
+    let args = [&*member, words[0].as_bytes(), words[1].as_bytes()];
+    // The first one as soon as there is a connection.
+    let mut pause = BEAT / 20;
+    loop {
+        let end = Instant::now() + BEAT_MAX;
+        match link.script_aside(Link::slot(&key), &scripts::BEAT, &[&key], &args, end).await {
+            Ok(Value::Array(members)) => {
+                heard.note(Instances::read(&members.iter().filter_map(bytes).collect::<Vec<_>>()));
+                pause = BEAT;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "no heartbeat"),
+        }
+        sleep(jittered(pause)).await;
+    }
+}
+
+fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// What this machine is called, for operators; `-` if that can't be found out.
+fn host() -> String {
+    let name = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"));
+    let name: String =
+        name.unwrap_or_default().trim().chars().filter(char::is_ascii_graphic).take(HOST_LEN_MAX).collect();
+    if name.is_empty() { "-".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests;

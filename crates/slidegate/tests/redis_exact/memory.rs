@@ -1,0 +1,41 @@
+//! A server that has no memory left.
+
+use std::time::Duration;
+
+use slidegate::Mode;
+use slidegate::core::time::Millis;
+use slidegate::error::Fault;
+use slidegate_testbed::redis::Server;
+use tokio::time::Instant;
+
+use crate::asking::{check, config, denying_and_allowing, faults, limiter, recovers};
+
+/// Of each policy.
+const CHECKS: u32 = 1000;
+
+// R048: over maxmemory, whether a script was refused depended on its first write, and memory went on growing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_refuses_new_keys_and_policies_say_what_is_answered() {
+    let server = Server::options().max_memory(0, "noeviction").start();
+    let limiter = limiter(&config(&server.url(), Millis(2_000)), denying_and_allowing()).await;
+    assert_eq!(check(&limiter, "denying", &["first"]).await.mode(), Mode::Normal);
+    let full: u64 = server.info("used_memory").parse().unwrap();
+    // Half of what is there: buffers of clients come and go, and must make no room.
+    server.ask::<()>(&["CONFIG", "SET", "maxmemory", &(full / 2).to_string()]);
+    let keys: i64 = server.ask(&["DBSIZE"]);
+    for (policy, expected) in [("denying", Mode::DenyAll), ("allowing", Mode::AllowAll)] {
+        for key in 0..CHECKS {
+            let asked = Instant::now();
+            let decision = check(&limiter, policy, &[&key.to_string()]).await;
+            assert_eq!((decision.mode(), decision.is_allowed()), (expected, expected == Mode::AllowAll));
+            assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+        }
+    }
+    assert_eq!(faults(&limiter, Fault::OutOfMemory), u64::from(2 * CHECKS));
+    assert_eq!(server.ask::<i64>(&["DBSIZE"]), keys);
+    let now: u64 = server.info("used_memory").parse().unwrap();
+    // 2000 counters would be more.
+    assert!(now < full + 100_000, "{full} bytes became {now}");
+    server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    recovers(&limiter, "denying", &["first"], Duration::from_secs(2)).await;
+}
