@@ -1,12 +1,12 @@
 //! What is asked of the server, call after call.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 
 use fastrand::Rng;
 use sha1_smol::Sha1;
 use slidegate::core::limit::{Algorithm, Limit};
 use slidegate::core::time::{Millis, Now};
-use slidegate::store::redis::bench::{BenchCheck, Instance, check_script};
+use slidegate::store::redis::bench::{BenchCheck, Instance, Sent};
 
 use crate::client::{Client, Reply, push_command};
 
@@ -97,6 +97,7 @@ pub(crate) struct Load {
     checks: Vec<BenchCheck>,
     instances: Vec<Instance>,
     members: u64,
+    under_way: VecDeque<(usize, Sent)>,
     /// Calls of which check.lua decided a part.
     pub(crate) general: u64,
 }
@@ -105,13 +106,14 @@ impl Load {
     /// Makes the script known to the server. Keys are this load's own.
     pub(crate) fn new(
         client: &mut Client,
+        script: &str,
         subject: Subject,
         keys: usize,
         per_call: usize,
         permits: u64,
         window: Millis,
     ) -> Self {
-        let text = if subject == Subject::SortedSet { SORTED_SET } else { check_script() };
+        let text = if subject == Subject::SortedSet { SORTED_SET } else { script };
         client.command(&["SCRIPT", "LOAD", text]);
         let exact = matches!(subject, Subject::One { exact: true, .. } | Subject::Two);
         let limits = subject.limits(permits, window);
@@ -129,6 +131,7 @@ impl Load {
             checks: checks.collect(),
             instances: (0..INSTANCES).map(|_| Instance::default()).collect(),
             members: 0,
+            under_way: VecDeque::new(),
             general: 0,
         }
     }
@@ -164,14 +167,16 @@ impl Load {
                 places.into_iter().map(|place| (&self.checks[place], 1)).collect()
             }
         };
-        let (keys, args) = self.instances[rng.usize(..INSTANCES)].call(&chosen, now);
-        let count = keys.len().to_string();
+        let instance = rng.usize(..INSTANCES);
+        let sent = self.instances[instance].call(&chosen, now);
+        let count = sent.keys.len().to_string();
         let head = [b"EVALSHA".as_slice(), self.sha.as_bytes(), count.as_bytes()];
         let words: Vec<&[u8]> = (head.into_iter())
-            .chain(keys.iter().map(|key: &Arc<[u8]>| &**key))
-            .chain(args.iter().map(Vec::as_slice))
+            .chain(sent.keys.iter().map(|key| &**key))
+            .chain(sent.args.iter().map(Vec::as_slice))
             .collect();
         push_command(out, words.iter());
+        self.under_way.push_back((instance, sent));
     }
 
     fn push_sorted_set(&mut self, rng: &mut Rng, out: &mut Vec<u8>) {
@@ -187,11 +192,11 @@ impl Load {
     pub(crate) fn look_at(&mut self, reply: &Reply) {
         match reply {
             Reply::Number(1) => {}
-            Reply::Bytes(bytes) => match bytes.as_slice() {
-                [1, 0, ..] => {}
-                [1, 2, 0, ..] => self.general += 1,
-                other => panic!("not admitted: {other:?}"),
-            },
+            Reply::Bytes(bytes) => {
+                let (instance, sent) = self.under_way.pop_front().expect("a call that was sent");
+                let plain = self.instances[instance].received(&sent, bytes);
+                self.general += u64::from(!plain.unwrap_or_else(|| panic!("not admitted: {bytes:?}")));
+            }
             other => panic!("not admitted: {other:?}"),
         }
     }

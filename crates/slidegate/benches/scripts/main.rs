@@ -2,20 +2,23 @@
 //! `cargo xtask bench scripts`.
 //!
 //! Time is the server's own: `usec` of EVALSHA in INFO commandstats, for each check. Turns of all subjects follow one
-//! another in every round, so that a machine that gets slower is slower for all; each turn begins with more than a
-//! window of load that is not measured, so that windows are full. A ratio is of one round; shown is the median of
+//! another in every round, so that a machine that gets slower is slower for all; each turn begins with two windows
+//! of load that is not measured, so that windows are full. A ratio is of one round; shown is the median of
 //! the rounds with the least and the greatest. Memory is MEMORY USAGE after a window's admissions at a steady
 //! rate, by a clock that is moved by hand.
 //!
-//! `--rounds N`, `--seed N`, `--server NAME` (part of it), `--only bars|memory`, `--json FILE`.
+//! `--rounds N`, `--seed N`, `--server NAME` (part of it), `--only bars|memory`,
+//! `--json FILE`, `--script FILE` (another text for the script that decides).
 
 #![expect(clippy::cast_precision_loss, reason = "a benchmark: figures are shown, nothing is decided by them")]
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
 use slidegate::core::time::Millis;
+use slidegate::store::redis::bench::check_script;
 use slidegate_testbed::redis::{Release, Server};
 use tokio::time::Instant;
 
@@ -27,9 +30,11 @@ mod load;
 mod memory;
 
 const WINDOW: Millis = Millis(1000);
-/// Longer than the window.
-const WARM: Duration = Duration::from_millis(1100);
-const MEASURED: Duration = Duration::from_millis(400);
+/// Longer than the window, so that each of 10,000 keys has seen all instances.
+const WARM: Duration = Duration::from_millis(2000);
+const MEASURED: Duration = Duration::from_millis(500);
+/// Some milliseconds.
+const SLICE_BATCHES: u32 = 6;
 
 /// Keys and checks in a call, and what the bar allows for them against the sorted set.
 const BARS: [(usize, usize, f64); 4] = [(1, 1, 0.75), (10_000, 1, 1.0), (1, 16, 0.5), (10_000, 16, 0.5)];
@@ -43,6 +48,8 @@ struct Options {
     server: String,
     only: String,
     json: Option<String>,
+    /// Decides in place of the store's.
+    script: String,
 }
 
 fn options() -> Options {
@@ -52,6 +59,7 @@ fn options() -> Options {
         server: String::new(),
         only: String::new(),
         json: None,
+        script: check_script().to_owned(),
     };
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let Some(arg) = args.next() {
@@ -61,6 +69,7 @@ fn options() -> Options {
             "--seed" => options.seed = value.parse().expect("a seed"),
             "--server" => options.server = value,
             "--only" => options.only = value,
+            "--script" => options.script = std::fs::read_to_string(value).expect("a script"),
             "--json" => options.json = Some(value),
             _ => panic!("there is no option {arg}"),
         }
@@ -92,7 +101,8 @@ fn main() {
             }
         }
         if options.only != "bars" {
-            result["memory"] = memory::compare(&mut client, &mut Rng::with_seed(options.seed));
+            result["memory"] =
+                memory::compare(&mut client, &options.script, &mut Rng::with_seed(options.seed));
         }
         results.push(result);
     }
@@ -118,21 +128,31 @@ fn version(client: &mut Client) -> String {
     }
 }
 
-/// Microseconds of the server for each check.
+/// Microseconds of the server for each check: the median of many short slices, since one in which the machine gave
+/// the server's core to somebody else says nothing.
 fn turn(client: &mut Client, load: &mut Load, rng: &mut Rng) -> f64 {
-    let mut run = |client: &mut Client, time: Duration| {
-        let started = Instant::now();
-        let replies = std::cell::RefCell::new(&mut *load);
-        client.pipeline(
-            || started.elapsed() < time,
-            |out| replies.borrow_mut().push_call(rng, None, out),
-            |reply| replies.borrow_mut().look_at(reply),
-        )
-    };
-    run(client, WARM);
-    client.command(&["CONFIG", "RESETSTAT"]);
-    let calls = run(client, MEASURED);
-    usec(client) / calls as f64 / load.per_call as f64
+    run(client, load, rng, WARM);
+    let started = Instant::now();
+    let mut slices = Vec::new();
+    while started.elapsed() < MEASURED {
+        client.command(&["CONFIG", "RESETSTAT"]);
+        let calls = run(client, load, rng, Duration::ZERO);
+        slices.push(usec(client) / calls as f64 / load.per_call as f64);
+    }
+    median(&slices)
+}
+
+/// Load for so long, and at least a slice of it; returns how many calls.
+fn run(client: &mut Client, load: &mut Load, rng: &mut Rng, time: Duration) -> u64 {
+    let (started, load, mut batches) = (Instant::now(), RefCell::new(load), 0);
+    client.pipeline(
+        || {
+            batches += 1;
+            batches <= SLICE_BATCHES || started.elapsed() < time
+        },
+        |out| load.borrow_mut().push_call(rng, None, out),
+        |reply| load.borrow_mut().look_at(reply),
+    )
 }
 
 /// Time spent in EVALSHA since the last RESETSTAT.
@@ -180,8 +200,8 @@ fn bars(client: &mut Client, options: &Options) -> Value {
     let mut rows = Vec::new();
     for (keys, per_call, bar) in BARS {
         let mut loads = [
-            Load::new(client, Subject::SortedSet, keys, 1, PERMITS, WINDOW),
-            Load::new(client, Subject::EXACT, keys, per_call, PERMITS, WINDOW),
+            Load::new(client, &options.script, Subject::SortedSet, keys, 1, PERMITS, WINDOW),
+            Load::new(client, &options.script, Subject::EXACT, keys, per_call, PERMITS, WINDOW),
         ];
         let times = rounds(client, &mut loads, options.rounds, &mut rng);
         let (ratio, least, greatest) = ratio(&times[1], &times[0]);
@@ -208,7 +228,7 @@ fn algorithms(client: &mut Client, options: &Options) -> Value {
     for (keys, per_call, _) in BARS {
         let mut loads = Subject::ALL.map(|subject| {
             let per_call = if subject == Subject::SortedSet { 1 } else { per_call };
-            Load::new(client, subject, keys, per_call, PERMITS, WINDOW)
+            Load::new(client, &options.script, subject, keys, per_call, PERMITS, WINDOW)
         });
         let times = rounds(client, &mut loads, options.rounds.div_ceil(2), &mut rng);
         columns.push(times.iter().map(|times| median(times)).collect::<Vec<_>>());
@@ -225,10 +245,11 @@ fn curves(client: &mut Client, options: &Options) -> Value {
     let mut rng = Rng::with_seed(options.seed);
     let mut curves = Vec::new();
     for keys in [1, 10_000] {
-        let mut loads = vec![Load::new(client, Subject::SortedSet, keys, 1, PERMITS, WINDOW)];
-        loads.extend(
-            CURVE.iter().map(|per_call| Load::new(client, Subject::EXACT, keys, *per_call, PERMITS, WINDOW)),
-        );
+        let mut loads =
+            vec![Load::new(client, &options.script, Subject::SortedSet, keys, 1, PERMITS, WINDOW)];
+        loads.extend(CURVE.iter().map(|per_call| {
+            Load::new(client, &options.script, Subject::EXACT, keys, *per_call, PERMITS, WINDOW)
+        }));
         let times = rounds(client, &mut loads, options.rounds.div_ceil(2), &mut rng);
         let medians: Vec<f64> = times.iter().map(|times| median(times)).collect();
         curves.push(

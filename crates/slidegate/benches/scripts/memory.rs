@@ -1,6 +1,6 @@
 //! Memory for a key.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const CASES: [(&str, u64, u64, Option<f64>); 3] = [
 const START_MICROS: u64 = 1_767_225_600_000_000;
 
 /// Memory of the key after a window's admissions, at equal distances.
-pub(crate) fn compare(client: &mut Client, rng: &mut Rng) -> Value {
+pub(crate) fn compare(client: &mut Client, script: &str, rng: &mut Rng) -> Value {
     let names: Vec<&str> = Subject::ALL.iter().map(|subject| subject.name()).collect();
     println!("\n| bytes for a key | {} | sliding_window / sorted set | bar |", names.join(" | "));
     println!("|{}", "---|".repeat(names.len() + 3));
@@ -28,7 +28,11 @@ pub(crate) fn compare(client: &mut Client, rng: &mut Rng) -> Value {
     for (name, permits, window, bar) in CASES {
         let bytes = Subject::ALL.map(|subject| match subject {
             Subject::SortedSet => of_sorted_set(client, permits, window, rng),
-            _ => of_ours(client, subject, permits, Millis(window), rng),
+            _ => {
+                client.command(&["FLUSHALL"]);
+                let mut load = Load::new(client, script, subject, 1, 1, permits, Millis(window));
+                of_ours(client, &mut load, permits, window, rng)
+            }
         });
         let ratio = bytes[1] as f64 / bytes[0] as f64;
         let cells: Vec<String> = bytes.iter().map(ToString::to_string).collect();
@@ -61,18 +65,17 @@ fn of_sorted_set(client: &mut Client, permits: u64, window: u64, rng: &mut Rng) 
     usage(client, "key")
 }
 
-fn of_ours(client: &mut Client, subject: Subject, permits: u64, window: Millis, rng: &mut Rng) -> i64 {
-    client.command(&["FLUSHALL"]);
-    let mut load = Load::new(client, subject, 1, 1, permits, window);
+fn of_ours(client: &mut Client, load: &mut Load, permits: u64, window: u64, rng: &mut Rng) -> i64 {
     let n = Cell::new(0);
+    let load_of = RefCell::new(&mut *load);
     client.pipeline(
         || n.get() < permits,
         |out| {
-            let now = Now::from_micros(instant(n.get(), permits, window.get()));
-            load.push_call(rng, Some(now), out);
+            let now = Now::from_micros(instant(n.get(), permits, window));
+            load_of.borrow_mut().push_call(rng, Some(now), out);
             n.set(n.get() + 1);
         },
-        |_| {},
+        |reply| load_of.borrow_mut().look_at(reply),
     );
     usage(client, &load.first_key())
 }

@@ -11,30 +11,35 @@
 //! | [`KIND_AT`] = 1 | 1 | kind | [`KIND`]; other algorithms store other kinds |
 //! | [`ROWS_AT`] = 2 | 1 | ledger rows in use | |
 //! | [`ROWS_CAPACITY_AT`] = 3 | 1 | rows that there is room for | up to [`ROWS_MAX`]; in a short value no more than are in use |
-//! | [`EPOCH_AT`] = 4 | 4 | epoch | receipts of another epoch give nothing back |
-//! | [`RESET_EPOCH_AT`] = 8 | 8 | last reset, in ms | 0: never. Ledgers from before it are dropped, not restored |
-//! | [`LEASE_END_AT`] = 16 | 8 | end of the last lease, in ms | 0: no lease |
-//! | [`R_AT`] = 24 | 4 | r in ms | at least 1 |
-//! | [`LONGEST_LEASE_AT`] = 28 | 4 | longest lease in ms | 0: no lease |
-//! | [`RING_CAPACITY_AT`] = 32 | 4 | entries that the ring has room for | 0, or a power of two from [`RING_MIN`] to [`RING_MAX`] |
-//! | [`TAIL_TICK_AT`] = 36 | 4 | tick of the oldest entry, else the last | tells whether anything expires without reading the ring |
-//! | [`TAIL_AT`] = 40 | 4 | place of the oldest entry | below the capacity |
-//! | [`HEAD_AT`] = 44 | 4 | place of the next entry | counts on from the tail, so full and empty differ |
-//! | [`USED_AT`] = 48 | 4 | permits in use | the sum of all counts |
-//! | [`NEWEST_AT`] = 52 | 4 | permits of the last tick | |
-//! | [`LAST_TICK_AT`] = 56 | 8 | absolute last tick | its end is this many times r |
+//! | [`LONGEST_LEASE_AT`] = 4 | 4 | longest lease in ms | 0: no lease |
+//! | [`R_AT`] = 8 | 4 | r in ms | at least 1 |
+//! | [`RING_CAPACITY_AT`] = 12 | 4 | entries that the ring has room for | 0, or a power of two from [`RING_MIN`] to [`RING_MAX`] |
+//! | [`EPOCH_AT`] = 16 | 4 | epoch | receipts of another epoch give nothing back |
+//! | [`TAIL_TICK_AT`] = 20 | 4 | tick of the oldest entry, else the last | tells whether anything expires without reading the ring |
+//! | [`TAIL_AT`] = 24 | 4 | place of the oldest entry | below the capacity |
+//! | [`HEAD_AT`] = 28 | 4 | place of the next entry | counts on from the tail, so full and empty differ |
+//! | [`USED_AT`] = 32 | 4 | permits in use | the sum of all counts |
+//! | [`NEWEST_AT`] = 36 | 4 | permits of the last tick | |
+//! | [`LAST_TICK_AT`] = 40 | 8 | absolute last tick | its end is this many times r |
+//! | [`RESET_EPOCH_AT`] = 48 | 8 | last reset, in ms | 0: never. Ledgers from before it are dropped, not restored |
+//! | [`LEASE_END_AT`] = 56 | 8 | end of the last lease, in ms | 0: no lease |
 //!
 //! ## Why in this order
-//! The more often a field changes, the nearer it stands to the rows, which change with every charge. What any
-//! charge changes is at the end (from [`HOT_AT`] on), what a new tick changes before it (from [`RING_AT`] on),
-//! what hardly ever changes in front. So each of the three is one `SETRANGE`, from there to the end of the rows;
-//! a new tick writes its entry with another. When the key expires is not among the fields: its TTL says it.
+//! What a check reads and changes stands together, in front and in one piece: from [`HOT_AT`] on, [`HOT_LEN`]
+//! bytes, which are also what a script replies with ([`Hot`]): it packs them once. The rows change with
+//! every charge too, so what is written is one piece from there to the end of a row; a new tick of a long value
+//! writes its entry as well. When the key expires is not among the fields: its TTL says it.
+//!
+//! Each field costs a script as much as ten of its own instructions. So neighbours whose first one is small are
+//! read as one number of eight bytes, below 2^53: lease and r (a check goes on only if both are as they
+//! should be), capacity and epoch (passed on as they are), tail and head (0 and the number of entries in a
+//! short value).
 //!
 //! ## Why big-endian, and what changes most last
 //! Lua keeps every string once, in a hash table, and hashes at most 32 of its bytes: the last one, and others at
 //! equal distances before it. Values of thousands of keys differ in the low bytes of a few numbers. With those
 //! at the end of every field, row, entry and value, and [`SHORT_MAX`] such that the bytes hashed of a long one
-//! are the low bytes of the last tick and of each row's seq, they fall into different buckets.
+//! are low bytes of fields and of each row's seq, they fall into different buckets.
 //!
 //! # Ledger and ring
 //! From [`HEADER_LEN`] on: the rows ([`ROW_LEN`] bytes each: identity 8, tick 4, count 4, seq 8), then the
@@ -77,33 +82,33 @@ pub const ROWS_AT: usize = 2;
 /// Offset of the number of rows that there is room for.
 pub const ROWS_CAPACITY_AT: usize = 3;
 /// Offset of the epoch.
-pub const EPOCH_AT: usize = 4;
+pub const EPOCH_AT: usize = 16;
 /// Offset of the time of the last reset.
-pub const RESET_EPOCH_AT: usize = 8;
+pub const RESET_EPOCH_AT: usize = 48;
 /// Offset of the end of the last lease.
-pub const LEASE_END_AT: usize = 16;
+pub const LEASE_END_AT: usize = 56;
 /// Offset of r.
-pub const R_AT: usize = 24;
+pub const R_AT: usize = 8;
 /// Offset of the longest lease.
-pub const LONGEST_LEASE_AT: usize = 28;
-/// Where the part begins that a new tick changes.
-pub const RING_AT: usize = RING_CAPACITY_AT;
+pub const LONGEST_LEASE_AT: usize = 4;
 /// Offset of the ring's capacity.
-pub const RING_CAPACITY_AT: usize = 32;
+pub const RING_CAPACITY_AT: usize = 12;
 /// Offset of the place of the oldest entry.
-pub const TAIL_AT: usize = 40;
+pub const TAIL_AT: usize = 24;
 /// Offset of the place of the next entry.
-pub const HEAD_AT: usize = 44;
+pub const HEAD_AT: usize = 28;
 /// Offset of the tick of the oldest entry; of the last tick if the ring is empty.
-pub const TAIL_TICK_AT: usize = 36;
+pub const TAIL_TICK_AT: usize = 20;
 /// Where the part begins that every charge changes.
-pub const HOT_AT: usize = USED_AT;
+pub const HOT_AT: usize = RING_CAPACITY_AT;
+/// How many bytes it has.
+pub const HOT_LEN: usize = RESET_EPOCH_AT - HOT_AT;
 /// Offset of the absolute last tick.
-pub const LAST_TICK_AT: usize = 56;
+pub const LAST_TICK_AT: usize = 40;
 /// Offset of the permits in use.
-pub const USED_AT: usize = 48;
+pub const USED_AT: usize = 32;
 /// Offset of the permits of the last tick.
-pub const NEWEST_AT: usize = 52;
+pub const NEWEST_AT: usize = 36;
 
 /// Bytes of the header; the ledger begins here.
 pub const HEADER_LEN: usize = 64;
@@ -186,11 +191,10 @@ pub fn encode(image: &Image) -> Vec<u8> {
 
     let mut bytes = Vec::with_capacity(HEADER_LEN + rows_capacity * ROW_LEN + log.older.len() * ENTRY_LEN);
     bytes.extend([FORMAT, KIND, byte(rows.len()), byte(rows_capacity)]);
-    push_u32s(&mut bytes, &[log.epoch]);
-    push_u64s(&mut bytes, &[image.reset_epoch, lease.end_ms]);
-    push_u32s(&mut bytes, &[log.r_ms, u32::try_from(lease.longest.0).unwrap_or(u32::MAX)]);
-    push_u32s(&mut bytes, &[word(ring_capacity), tail_tick, 0, word(log.older.len()), log.used, log.newest]);
-    push_u64s(&mut bytes, &[log.last_tick]);
+    push_u32s(&mut bytes, &[u32::try_from(lease.longest.0).unwrap_or(u32::MAX), log.r_ms]);
+    push_u32s(&mut bytes, &[word(ring_capacity), log.epoch, tail_tick, 0, word(log.older.len())]);
+    push_u32s(&mut bytes, &[log.used, log.newest]);
+    push_u64s(&mut bytes, &[log.last_tick, image.reset_epoch, lease.end_ms]);
     for row in rows {
         bytes.extend(row.identity.to_be_bytes());
         push_u32s(&mut bytes, &[row.tick, row.count]);
@@ -201,6 +205,45 @@ pub fn encode(image: &Image) -> Vec<u8> {
         push_u32s(&mut bytes, &[entry.count, entry.tick]);
     }
     bytes
+}
+
+/// The part of a header that checks change, as a script replies with it. Nothing of it is checked: only what a
+/// script has just written, or not changed, comes this way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hot {
+    /// Receipts carry it.
+    pub epoch: u32,
+    /// How many ticks before the last hold entries.
+    pub entries: u32,
+    /// The low 32 bits of the tick of the oldest entry, else of the last.
+    pub tail_tick: u32,
+    /// Permits in use.
+    pub used: u32,
+    /// The absolute last tick.
+    pub last_tick: u64,
+}
+
+impl Hot {
+    /// Reads it.
+    pub fn read(bytes: [u8; HOT_LEN]) -> Self {
+        let u32_at = |at: usize| {
+            let at = at - HOT_AT;
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        Self {
+            epoch: u32_at(EPOCH_AT),
+            entries: u32_at(HEAD_AT).saturating_sub(u32_at(TAIL_AT)),
+            tail_tick: u32_at(TAIL_TICK_AT),
+            used: u32_at(USED_AT),
+            last_tick: u64::from(u32_at(LAST_TICK_AT)) << 32 | u64::from(u32_at(LAST_TICK_AT + 4)),
+        }
+    }
+
+    /// The absolute tick of the oldest entry, else the last; no earlier than the Unix epoch.
+    pub fn oldest_tick(&self) -> u64 {
+        let age = low_32(self.last_tick).wrapping_sub(self.tail_tick);
+        self.last_tick.saturating_sub(u64::from(age))
+    }
 }
 
 /// The capacity of a region that holds `len`: doubled from `least`, or nothing at all.

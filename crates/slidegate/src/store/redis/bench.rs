@@ -2,7 +2,7 @@
 //! library: it changes with the bytes of `wire`.
 //!
 //! An [`Instance`] is one of several that share counters, as a server sees it. Each of its calls is taken for
-//! granted whole and its reply for received, as ledgers see it: so limits here have to be out of reach.
+//! granted whole before its reply is read, so that many can be under way: so limits here have to be out of reach.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use slidegate_core::decision::Cost;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::{Millis, Now};
 
-use super::ledgers::Ledgers;
+use super::ledgers::{Ledgers, Said};
 use super::scripts;
-use super::wire::Draft;
+use super::wire::{Draft, read_checks};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 
 /// The text of the script that decides checks.
@@ -43,6 +43,17 @@ impl BenchCheck {
     }
 }
 
+/// A call.
+#[derive(Debug)]
+pub struct Sent {
+    /// KEYS of the script.
+    pub keys: Vec<Arc<[u8]>>,
+    /// Its ARGV.
+    pub args: Vec<Vec<u8>>,
+    checks: Vec<Counted>,
+    seq: u64,
+}
+
 /// Who calls.
 #[derive(Debug)]
 pub struct Instance {
@@ -56,10 +67,10 @@ impl Default for Instance {
 }
 
 impl Instance {
-    /// The keys and arguments of one call that decides each check so many times; at `now`, after which keys live
-    /// another hour, or else at the server's time.
-    pub fn call(&self, checks: &[(&BenchCheck, u32)], now: Option<Now>) -> (Vec<Arc<[u8]>>, Vec<Vec<u8>>) {
-        let counted: Vec<Counted> =
+    /// One call that decides each check so many times; at `now`, after which keys live another hour, or else at the
+    /// server's time.
+    pub fn call(&self, checks: &[(&BenchCheck, u32)], now: Option<Now>) -> Sent {
+        let checks: Vec<Counted> =
             checks.iter().map(|(check, times)| Counted { check: check.0.clone(), times: *times }).collect();
         let linger = if now.is_some() { Millis(3_600_000) } else { Millis::ZERO };
         let seq = self.ledgers.next_seq();
@@ -67,13 +78,32 @@ impl Instance {
         let draft = Draft { now, seq, format, identity, linger, lease: Millis::ZERO };
         let line =
             |charge: &OwnedCharge| self.ledgers.line(charge.key.shared_name()).filter(|_| charge.exact);
-        let call = draft.checks(&counted, line, |_| None);
-        for charge in counted.iter().flat_map(|counted| &counted.check.charges) {
-            if charge.exact {
-                self.ledgers.accept(charge.key.shared_name(), seq, None, charge.limit.window());
-            }
+        let call = draft.checks(&checks, line, |_| None);
+        for charge in checks.iter().flat_map(|counted| &counted.check.charges) {
+            let long = line(charge).is_some_and(|line| line.long);
+            self.accept(charge, seq, Said { reset_epoch: None, long });
         }
         let args = call.args().iter().map(|arg| arg.to_vec()).collect();
-        (call.keys, args)
+        Sent { keys: call.keys, args, checks, seq }
+    }
+
+    /// Reads the reply to a call. Whether plain.lua decided it all; `None`: some of it was not granted whole.
+    pub fn received(&self, sent: &Sent, reply: &[u8]) -> Option<bool> {
+        let told = read_checks(reply, &sent.checks)?;
+        let mut plain = true;
+        for (counted, told) in sent.checks.iter().zip(told) {
+            let told = told.ok().filter(|told| told.decided.answer.granted == counted.times)?;
+            plain &= told.reset_epochs.iter().all(Option::is_none);
+            for (charge, reset_epoch) in counted.check.charges.iter().zip(&told.reset_epochs) {
+                self.accept(charge, sent.seq, Said { reset_epoch: *reset_epoch, long: told.long });
+            }
+        }
+        Some(plain)
+    }
+
+    fn accept(&self, charge: &OwnedCharge, seq: u64, said: Said) {
+        if charge.exact {
+            self.ledgers.accept(charge.key.shared_name(), seq, said, charge.limit.window());
+        }
     }
 }

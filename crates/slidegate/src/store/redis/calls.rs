@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::config::{RedisConfig, RedisConfigError, Retry};
 use super::heartbeat::{Heartbeat, Instances};
-use super::ledgers::Ledgers;
+use super::ledgers::{Ledgers, Said};
 use super::link::{Link, LinkFigures, Script};
 use super::names::Names;
 use super::records::{self, Reserved};
@@ -161,12 +161,13 @@ impl Calls {
     fn take(&self, counted: &Counted, reply: Reply, seq: u64) -> Attempt {
         let unavailable = |fault| Attempt::Done(Err(StoreError::Unavailable { fault }));
         match reply {
-            Ok(Told { decided, reset_epochs }) => {
+            Ok(Told { decided, reset_epochs, long }) => {
                 let charges = counted.check.charges.iter().zip(&decided.receipts).zip(reset_epochs);
                 for ((charge, receipt), reset_epoch) in charges {
                     if charge.exact && receipt.is_some() {
                         let key = charge.key.shared_name();
-                        self.ledgers.accept(key, seq, reset_epoch, charge.limit.window());
+                        let said = Said { reset_epoch, long };
+                        self.ledgers.accept(key, seq, said, charge.limit.window());
                     }
                 }
                 Attempt::Done(Ok(decided))

@@ -47,8 +47,18 @@ struct Shard {
 struct Ledger {
     ack: u64,
     reset_epoch: u64,
+    long: bool,
     granted_at: Instant,
     window: Millis,
+}
+
+/// What a reply says of a counter, beside the grant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// Its last reset, where the reply says it.
+    pub(super) reset_epoch: Option<u64>,
+    /// Whether its value is a long one.
+    pub(super) long: bool,
 }
 
 impl Ledger {
@@ -92,21 +102,24 @@ impl Ledgers {
             return shard.has_room().then(Line::default);
         };
         let lapsed = ledger.age() > Duration::from(ledger.window);
-        Some(Line { ack: ledger.ack, reset_epoch: ledger.reset_epoch, lapsed })
+        Some(Line { ack: ledger.ack, reset_epoch: ledger.reset_epoch, lapsed, long: ledger.long })
     }
 
-    /// Takes note of an accepted grant.
-    pub(super) fn accept(&self, key: &Arc<[u8]>, seq: u64, reset_epoch: Option<u64>, window: Millis) {
+    /// Takes note of an accepted grant, and of what the reply says of the counter.
+    pub(super) fn accept(&self, key: &Arc<[u8]>, seq: u64, said: Said, window: Millis) {
         let mut shard = self.shard(key).lock();
         let granted_at = Instant::now();
+        let long = said.long;
         match shard.by_key.get_mut(key) {
             Some(ledger) => {
-                let reset_epoch = reset_epoch.unwrap_or(ledger.reset_epoch);
-                *ledger = Ledger { ack: seq, reset_epoch, granted_at, window: window.max(ledger.window) };
+                let reset_epoch = said.reset_epoch.unwrap_or(ledger.reset_epoch);
+                let window = window.max(ledger.window);
+                let ack = seq.max(ledger.ack);
+                *ledger = Ledger { ack, reset_epoch, long, granted_at, window };
             }
             None => {
-                let reset_epoch = reset_epoch.unwrap_or_default();
-                shard.by_key.insert(key.clone(), Ledger { ack: seq, reset_epoch, granted_at, window });
+                let reset_epoch = said.reset_epoch.unwrap_or_default();
+                shard.by_key.insert(key.clone(), Ledger { ack: seq, reset_epoch, long, granted_at, window });
             }
         }
     }

@@ -166,17 +166,17 @@ proptest! {
 fn the_encoding_is_pinned() {
     let mut expected: Vec<u8> = vec![];
     expected.extend([1, 0, 1, 1]); // format, kind, rows, room for rows
-    expected.extend([0, 0, 0, 7]); // epoch
-    expected.extend([0x00, 0x00, 0x01, 0x74, 0x87, 0x6e, 0x80, 0x00]); // reset at 1,600,000,000,000
-    expected.extend([0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x6a, 0x08]); // end of the last lease
-    expected.extend([0, 0, 0, 2, 0, 0, 0, 20]); // r, longest lease
-    assert_eq!(expected.len(), RING_AT);
+    expected.extend([0, 0, 0, 20, 0, 0, 0, 2]); // longest lease, r
+    assert_eq!(expected.len(), HOT_AT);
     expected.extend([0, 0, 0, 8]); // capacity
+    expected.extend([0, 0, 0, 7]); // epoch
     expected.extend([0xe7, 0xf2, 0xb4, 0x01]); // the oldest tick
     expected.extend([0, 0, 0, 0, 0, 0, 0, 2]); // tail, head
-    assert_eq!(expected.len(), HOT_AT);
     expected.extend([0, 0, 0, 6, 0, 0, 0, 2]); // in use, of the last tick
     expected.extend([0x00, 0x00, 0x00, 0xc5, 0xe7, 0xf2, 0xb4, 0xfa]); // 1,700,000,000,500 / 2
+    assert_eq!(expected.len(), HOT_AT + HOT_LEN);
+    expected.extend([0x00, 0x00, 0x01, 0x74, 0x87, 0x6e, 0x80, 0x00]); // reset at 1,600,000,000,000
+    expected.extend([0x00, 0x00, 0x01, 0x8b, 0xcf, 0xe5, 0x6a, 0x08]); // end of the last lease
     assert_eq!(expected.len(), HEADER_LEN);
     expected.extend([0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10]); // identity
     expected.extend([0xe7, 0xf2, 0xb4, 0xfa, 0, 0, 0, 2]); // tick, count
@@ -185,6 +185,22 @@ fn the_encoding_is_pinned() {
     expected.extend([0, 0, 0, 1, 0xe7, 0xf2, 0xb4, 0x05]);
     assert_eq!(encode(&example()), expected);
     assert_eq!(decode(&expected), Ok(example()));
+}
+
+#[test]
+fn what_a_script_replies_with_says_what_the_log_says() {
+    let bytes = encode(&example());
+    let hot = Hot::read(bytes[HOT_AT..HOT_AT + HOT_LEN].try_into().unwrap());
+    let expected = Hot {
+        epoch: 7,
+        entries: 2,
+        tail_tick: low_32(1_700_000_000_002 / 2),
+        used: 6,
+        last_tick: 1_700_000_000_500 / 2,
+    };
+    assert_eq!(hot, expected);
+    assert_eq!(hot.oldest_tick(), 1_700_000_000_002 / 2);
+    assert_eq!(Hot { last_tick: 3, tail_tick: 5, ..hot }.oldest_tick(), 0); // after a shift to before 1970
 }
 
 #[test]

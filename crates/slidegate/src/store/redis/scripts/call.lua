@@ -8,11 +8,12 @@ local floor, ceil, min = math.floor, math.ceil, math.min
 
 local blob = ARGV[1]
 -- The format that counters are written in: this release's, or the one before.
-local FORMAT, explicit, limits, parts, now, seq, identity, at = unpack('<BBBI2I8I8c8', blob)
+local FORMAT, explicit, together, limits, shapes, parts, now, seq, identity, at = unpack('<BBBBBI2I8I8c8', blob)
 if explicit == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 local now_floor, now_ceil = floor(now / 1000), ceil(now / 1000)
-local limits_at, done = at, 0
-at = at + limits * 21
+-- Shapes are counted from 1, limits from 0.
+local limits_at, shapes_at, done = at, at + limits * 21 - 24, 0
+at = shapes_at + shapes * 24 + 24

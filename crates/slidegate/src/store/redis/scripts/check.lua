@@ -3,7 +3,7 @@
 -- A counter that several checks name is read once. Nothing is written before the last check is decided, so a
 -- call that fails in here has changed nothing of theirs.
 
-local PLAIN, LAPSED, NO_LEDGER = 0, 1, 2 -- kinds of records; 3 is a check of any number of counters
+local PLAIN, LAPSED = 0, 1 -- what a shape says of ledgers; 2: none
 local SHADOW, COUNT_DENIED, WITH_LEDGER, HAS_LAPSED = 1, 2, 4, 8 -- flags of charges, in this order
 local PROBE, RECEIPTS, REMEMBER = 1, 2, 4 -- flags of checks
 
@@ -109,14 +109,14 @@ end
 local memories = {}
 while done < parts do
   local kind, flags, status, stored, times, lease = string.byte(blob, at), RECEIPTS, DECIDED, 0, 0, 0
-  if kind <= NO_LEDGER then
-    local limit, cost, ack, reset_epoch
-    kind, limit, times, cost, ack, reset_epoch, at = unpack('<BBI4I4I8I8', blob, at)
-    local ledger = kind == PLAIN and WITH_LEDGER or kind == LAPSED and WITH_LEDGER + HAS_LAPSED or 0
-    n = 1
+  if kind > 0 then
+    local limit, ledger, cost, ack, reset_epoch
+    limit, ledger, times, cost = unpack('<BBI4I4', blob, shapes_at + kind * 24)
+    _, ack, reset_epoch, at = unpack('<BI8I8', blob, at)
+    n, ledger = 1, ledger == PLAIN and WITH_LEDGER or ledger == LAPSED and WITH_LEDGER + HAS_LAPSED or 0
     status, stored = prepare(1, done + 1, limit, 0, ledger, cost, ack, reset_epoch, false)
   else
-    local _, count
+    local count
     _, flags, count, times, lease, at = unpack('<BBBI4I4', blob, at)
     n = count
     for i = 1, count do

@@ -14,7 +14,7 @@ for part = 1, parts do
     call('UNLINK', name)
   elseif old then
     local fresh = ops_of(limit.kind).load(name)
-    fresh.epoch, fresh.changed = (old.epoch + EPOCH_STRIDE) % U32, limit.kind == TICK_LOG and 3 or true
+    fresh.epoch, fresh.changed = (old.epoch + EPOCH_STRIDE) % U32, true
     if limit.kind == TICK_LOG then fresh.reset_epoch = max((old.reset_epoch or 0) + 1, now_floor) end
     ops_of(limit.kind).settle(fresh, limit)
     if limit.kind == SORTED_LOG then call('UNLINK', name) else ops_of(limit.kind).save(fresh, limit) end

@@ -38,7 +38,7 @@ local function convert(state, limit)
   local old_floor, old_ceil = now_floor, now_ceil
   local fresh = ops_of(limit.kind).load(state.key)
   fresh.epoch, fresh.replaces = (state.epoch + 1) % U32, not state.new
-  if fresh.replaces then fresh.changed = limit.kind == TICK_LOG and 3 or true end
+  if fresh.replaces then fresh.changed = true end
   ops_of(limit.kind).settle(fresh, limit)
   if state.used > 0 then
     if state.kind == TICK_LOG and state.lease_end > now_ceil then now_floor, now_ceil = state.lease_end, state.lease_end end

@@ -6,14 +6,13 @@
 
 local function tick_log()
   local ops = { room = windowed_room, delay = no_delay }
-  local HEADER = '>BBBBI4I8I8I4I4I4I4I4I4I4I4I8'
+  local HEADER = '>BBBBI4I4I4I4I4I4I4I4I4I8I8I8'
   local HEADER_LEN, ROW_LEN, ENTRY_LEN = 64, 24, 8
   local SHORT_MAX, SHORT_LAST = 376, '375' -- read at once; every byte costs about 1 ns
   local RING_MIN, ROWS_MIN, ROWS_MAX = 8, 4, 64
   local ENTRIES_TARGET, ENTRIES_MAX, RESOLUTION_ENTRIES_MAX = 4096, 8192, 65536
   local AGE_TICKS_MAX, R_ASKED_MAX, WINDOW_MAX = 2147483648, 2147483648, 31622400000
   local ROWS_SHORT = 8 -- rows that a short log takes before it drops those that have left
-  local HOT, RING, ALL = 1, 2, 3 -- how much of a log has changed
   local READ_MIN, READ_MAX = 8, 1024 -- entries of a long log that are read at once
 
   -- The tick length that a limit asks for, in milliseconds.
@@ -30,15 +29,15 @@ local function tick_log()
     local log = {
       key = key, new = true, kind = TICK_LOG, raw = '', short = true, rows = 0, rows_capacity = 0,
       epoch = now_floor % U32, reset_epoch = 0, lease_end = 0, r = 1, lease = 0, capacity = 0, tail = 0, head = 0,
-      tail_tick = 0, last = 0, used = 0, newest = 0, granted = 0, changed = 0, limit = false, pushed_tick = false,
+      tail_tick = 0, last = 0, used = 0, newest = 0, granted = 0, changed = false, limit = false, pushed_tick = false,
       pushed_count = 0, row_at = false, row_changed = false, compared = false, ticks = false,
     }
     if not raw then return log end
     if #raw < HEADER_LEN then return nil end
     local _
     log.raw, log.new, log.short = raw, false, #raw < SHORT_MAX
-    _, _, log.rows, log.rows_capacity, log.epoch, log.reset_epoch, log.lease_end, log.r, log.lease, log.capacity,
-      log.tail_tick, log.tail, log.head, log.used, log.newest, log.last = unpack(HEADER, raw)
+    _, _, log.rows, log.rows_capacity, log.lease, log.r, log.capacity, log.epoch, log.tail_tick, log.tail, log.head,
+      log.used, log.newest, log.last, log.reset_epoch, log.lease_end = unpack(HEADER, raw)
     local ring_at = HEADER_LEN + log.rows_capacity * ROW_LEN
     if log.r == 0 or log.rows > log.rows_capacity or log.head - log.tail > log.capacity or log.head < log.tail
       or log.short and #raw < ring_at + log.head * ENTRY_LEN then
@@ -98,13 +97,13 @@ local function tick_log()
     end
     local moved = log.tail
     log.ticks, log.counts, log.row_list, log.tail, log.head = ticks, counts, rows, 0, place
-    log.changed = ALL
+    log.changed = true
     return moved
   end
 
   local function pop(log)
     log.tail = log.tail + 1
-    log.changed = max(log.changed, RING)
+    log.changed = true
     if log.tail < log.head then
       local age = entry(log, log.tail)
       log.tail_tick = (log.last - age) % U32
@@ -163,7 +162,7 @@ local function tick_log()
   function ops.follow(log, limit)
     local natural = ceil(now_ceil / log.r)
     if log.used > 0 and now_floor - log.last * log.r > WINDOW_MAX + log.lease then
-      log.tail, log.newest, log.used, log.changed = log.head, 0, 0, ALL
+      log.tail, log.newest, log.used, log.changed = log.head, 0, 0, true
     end
     if log.used == 0 or not must_shift(log.last * log.r, natural * log.r, limit.window) then return end
     local one_tick = log.used == log.newest
@@ -203,11 +202,11 @@ local function tick_log()
         if now_floor < log.lease_end + window then
           window = window + log.lease
         else
-          log.lease, log.lease_end, log.changed = 0, 0, ALL
+          log.lease, log.lease_end, log.changed = 0, 0, true
         end
       end
       if log.last * log.r + window <= now_floor then
-        log.used, log.changed = 0, ALL
+        log.used, log.changed = 0, true
       else
         local popped = false
         while log.tail < log.head do
@@ -252,7 +251,7 @@ local function tick_log()
         log.epoch = (log.epoch + 1) % U32
         forget_rows(log, natural)
       end
-      log.tail, log.head, log.newest, log.pushed_tick, log.last, log.changed = 0, 0, 0, false, natural, ALL
+      log.tail, log.head, log.newest, log.pushed_tick, log.last, log.changed = 0, 0, 0, false, natural, true
       if log.ticks then log.ticks, log.counts = {}, {} end
     elseif natural > log.last then
       if log.newest > 0 then
@@ -261,10 +260,10 @@ local function tick_log()
       end
       if natural > log.last then
         if log.newest > 0 then push(log, log.last, log.newest) end
-        log.newest, log.last, log.changed = 0, natural, max(log.changed, RING)
+        log.newest, log.last, log.changed = 0, natural, true
       end
     end
-    log.newest, log.used, log.changed = log.newest + units, log.used + units, max(log.changed, HOT)
+    log.newest, log.used, log.changed = log.newest + units, log.used + units, true
     return log.last * log.r
   end
 
@@ -273,7 +272,7 @@ local function tick_log()
   local function give_back(log, age, units)
     if age == 0 then
       units = min(units, log.newest)
-      log.newest, log.used, log.changed = log.newest - units, log.used - units, max(log.changed, HOT)
+      log.newest, log.used, log.changed = log.newest - units, log.used - units, true
       return units
     end
     local low, high = log.tail, log.head - 1
@@ -301,7 +300,7 @@ local function tick_log()
 
   -- Takes note of a lease of permits that were just charged: core's LeaseSpan::extend.
   function ops.extend_lease(log, at, length)
-    log.lease, log.lease_end, log.changed = max(log.lease, length), max(log.lease_end, at + length), ALL
+    log.lease, log.lease_end, log.changed = max(log.lease, length), max(log.lease_end, at + length), true
   end
 
   -- --- what callers are told ----------------------------------------------------------------------------
@@ -435,27 +434,17 @@ local function tick_log()
       rows = rows .. string.rep('\0', (rows_capacity - log.rows) * ROW_LEN)
     end
     local tail_tick = n == 0 and log.last or log.ticks and log.ticks[log.tail] or log.tail_tick
-    return pack(HEADER, FORMAT, TICK_LOG, log.rows, rows_capacity, log.epoch, log.reset_epoch, log.lease_end, log.r,
-      log.lease, capacity, tail_tick % U32, 0, n, log.used, log.newest, log.last) .. rows .. ring
+    return pack(HEADER, FORMAT, TICK_LOG, log.rows, rows_capacity, log.lease, log.r, capacity, log.epoch,
+      tail_tick % U32, 0, n, log.used, log.newest, log.last, log.reset_epoch, log.lease_end) .. rows .. ring
   end
 
   -- Writes a long log in place.
   local function update(log, rows)
-    if log.changed == HOT then
-      call('SETRANGE', log.key, '48', pack('>I4I4I8', log.used, log.newest, log.last) .. rows)
-      return
-    end
     if log.tail >= log.capacity then log.tail, log.head = log.tail - log.capacity, log.head - log.capacity end
     local tail_tick = log.tail == log.head and log.last or log.tail_tick
-    local ring = pack('>I4I4I4I4I4I4I8', log.capacity, tail_tick % U32, log.tail, log.head, log.used, log.newest,
-      log.last)
-    if log.changed == RING then
-      call('SETRANGE', log.key, '32', ring .. rows)
-    else
-      local head = pack('>BBBBI4I8I8I4I4', FORMAT, TICK_LOG, log.rows, log.rows_capacity, log.epoch,
-        log.reset_epoch, log.lease_end, log.r, log.lease)
-      call('SETRANGE', log.key, '0', head .. ring .. rows)
-    end
+    local head = pack(HEADER, FORMAT, TICK_LOG, log.rows, log.rows_capacity, log.lease, log.r, log.capacity, log.epoch,
+      tail_tick % U32, log.tail, log.head, log.used, log.newest, log.last, log.reset_epoch, log.lease_end)
+    call('SETRANGE', log.key, '0', head .. rows)
     if log.pushed_tick then
       local slot = (log.head - 1) % log.capacity
       call('SETRANGE', log.key, text(HEADER_LEN + log.rows_capacity * ROW_LEN + slot * ENTRY_LEN),
@@ -470,12 +459,10 @@ local function tick_log()
 
   function ops.save(log, limit)
     local needed = ops.needed(log, limit)
-    if log.changed == 0 and not log.row_changed then return heal(log, limit, needed) end
+    if not log.changed and not log.row_changed then return heal(log, limit, needed) end
     local rows
     if not log.new and not log.short and not log.ticks and log.head > log.tail then
-      local before = log.rows
       rows = rows_of(log, limit)
-      if log.rows ~= before then log.changed = ALL end
     end
     if not rows or log.ticks then
       set(log, limit, value_of(log, limit), needed)

@@ -248,7 +248,7 @@ impl<'a> Walk<'a> {
         let checks: Vec<Counted> = asked.iter().map(|asked| self.counted(asked)).collect();
         let lines = self.keys.iter().enumerate().map(|(n, key)| {
             let (ack, reset_epoch) = self.ledgers.get(&(who, n)).copied().unwrap_or_default();
-            (key.clone(), Line { ack, reset_epoch, lapsed })
+            (key.clone(), Line { ack, reset_epoch, lapsed, long: self.seq % 2 == 1 })
         });
         let sent = Sent { draft, checks, lines: lines.collect(), ledger };
         if matches!(fate, Fate::Late | Fate::Doubled) {

@@ -17,7 +17,11 @@ use crate::pipeline::batch::{Counted, OwnedCharge, OwnedCheck};
 const SLACK_MAX: Millis = Millis(60_000);
 
 /// Bytes of the head.
-const HEAD_LEN: usize = 29;
+const HEAD_LEN: usize = 31;
+/// Bytes of a limit.
+const LIMIT_LEN: usize = 21;
+/// Bytes of a shape.
+const SHAPE_LEN: usize = 24;
 
 const PROBE: u8 = 1;
 const RECEIPTS: u8 = 2;
@@ -77,13 +81,19 @@ impl Draft {
             let first = check.charges.first().map(|charge| charge.key.shared_name().clone());
             writer.keys.push(first.unwrap_or_else(|| Arc::from(&b""[..])));
         }
+        // Values are read together where that reads no long one, nor what another program may keep there.
+        writer.together = checks.len() > 1;
         for (place, counted) in checks.iter().enumerate() {
-            match plain(&counted.check)
-                .filter(|_| self.lease == Millis::ZERO)
-                .filter(|charge| !repeated.contains_key(charge.key.name()))
-            {
-                Some(charge) => writer.plain(charge, counted.times, line(charge)),
-                None => writer.any(place, counted, &mut line, memory(&counted.check)),
+            let charge = plain(&counted.check)
+                .filter(|charge| self.lease == Millis::ZERO && !repeated.contains_key(charge.key.name()))
+                .filter(|_| writer.shapes.len() < usize::from(u8::MAX));
+            if let Some(charge) = charge {
+                let line = line(charge);
+                writer.together &= line.is_none_or(|line| !line.long);
+                writer.plain(charge, counted.times, line);
+            } else {
+                writer.together = false;
+                writer.any(place, counted, &mut line, memory(&counted.check));
             }
         }
         writer.finish(self, checks.len())
@@ -147,10 +157,21 @@ fn repeated_keys(checks: &[Counted]) -> HashMap<&[u8], ()> {
     seen.into_iter().filter(|(_, count)| *count > 1).map(|(key, _)| (key, ())).collect()
 }
 
+/// What plain checks of a call have in common, all but their counter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    limit: u8,
+    kind: u8,
+    times: u32,
+    cost: Cost,
+}
+
 struct Writer {
     keys: Vec<Arc<[u8]>>,
     blob: Vec<u8>,
     limits: SmallVec<[Limit; 2]>,
+    shapes: SmallVec<[Shape; 2]>,
+    together: bool,
     /// In ms.
     lease: u32,
 }
@@ -161,6 +182,8 @@ impl Writer {
             keys: Vec::with_capacity(parts),
             blob: Vec::with_capacity(parts * 26),
             limits: SmallVec::new(),
+            shapes: SmallVec::new(),
+            together: false,
             lease: u32::try_from(draft.lease.get()).unwrap_or(u32::MAX),
         }
     }
@@ -169,9 +192,13 @@ impl Writer {
         let kind = line.map_or(2, |line| u8::from(line.lapsed));
         let line = line.unwrap_or_default();
         let limit = self.limit(&charge.limit);
-        self.blob.extend([kind, limit]);
-        self.u32(times);
-        self.u32(charge.cost);
+        let shape = Shape { limit, kind, times, cost: charge.cost };
+        let known = self.shapes.iter().position(|known| *known == shape);
+        let place = known.unwrap_or_else(|| {
+            self.shapes.push(shape);
+            self.shapes.len() - 1
+        });
+        self.blob.push(byte(place + 1));
         self.u64(line.ack);
         self.u64(line.reset_epoch);
     }
@@ -185,7 +212,7 @@ impl Writer {
     ) {
         let check = &counted.check;
         let flags = if check.probe { PROBE } else { RECEIPTS } | if memory.is_some() { REMEMBER } else { 0 };
-        self.blob.extend([3, flags, byte(check.charges.len())]);
+        self.blob.extend([0, flags, byte(check.charges.len())]);
         self.u32(counted.times);
         self.u32(self.lease);
         for (index, charge) in check.charges.iter().enumerate() {
@@ -227,8 +254,10 @@ impl Writer {
     }
 
     fn finish(self, draft: &Draft, parts: usize) -> Call {
-        let mut blob = Vec::with_capacity(HEAD_LEN + self.limits.len() * 21 + self.blob.len());
-        blob.extend([draft.format, u8::from(draft.now.is_some()), byte(self.limits.len())]);
+        let tables = self.limits.len() * LIMIT_LEN + self.shapes.len() * SHAPE_LEN;
+        let mut blob = Vec::with_capacity(HEAD_LEN + tables + self.blob.len() + 1);
+        blob.extend([draft.format, u8::from(draft.now.is_some()), u8::from(self.together)]);
+        blob.extend([byte(self.limits.len()), byte(self.shapes.len())]);
         blob.extend(word(parts).to_le_bytes());
         blob.extend(draft.now.map_or(0, Now::as_micros).to_le_bytes());
         blob.extend(draft.seq.to_le_bytes());
@@ -238,6 +267,9 @@ impl Writer {
             let r = push_limit(&mut blob, limit);
             let window = limit.window().get();
             ttls.push((window + r + window.min(SLACK_MAX.get()) + draft.linger.get()).to_string());
+        }
+        for shape in &self.shapes {
+            push_shape(&mut blob, shape, &self.limits);
         }
         blob.extend(self.blob);
         // Lua hashes the last byte of every string that it meets: no two calls in a row are alike in it.
@@ -277,6 +309,17 @@ pub(in super::super) fn push_limit(bytes: &mut Vec<u8>, limit: &Limit) -> u64 {
     push_u48(bytes, param);
     bytes.extend(r.to_le_bytes());
     u64::from(r)
+}
+
+/// With what plain.lua needs of the limit, so that it reads one of the two.
+fn push_shape(bytes: &mut Vec<u8>, shape: &Shape, limits: &[Limit]) {
+    let limit = &limits[usize::from(shape.limit)];
+    bytes.extend([shape.limit, shape.kind]);
+    bytes.extend(shape.times.to_le_bytes());
+    bytes.extend(shape.cost.to_le_bytes());
+    bytes.extend(limit.permits().to_le_bytes());
+    push_u48(bytes, limit.window().get());
+    bytes.extend(resolution_of(limit).to_le_bytes());
 }
 
 fn push_u48(bytes: &mut Vec<u8>, value: u64) {

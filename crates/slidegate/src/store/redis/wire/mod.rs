@@ -7,23 +7,26 @@
 //! # A call: KEYS and ARGV
 //! `ARGV[1]` is a head, the limits (each once), and the parts; `ARGV[2..]` are the TTLs of the limits as text.
 //!
-//! | head | bytes | | limit | bytes |
+//! | head | bytes | | limit, counted from 0 | bytes |
 //! |---|---|---|---|---|
 //! | the format that counters are written in | 1 | | algorithm: 0 sliding_window, 1 sliding_log, 2 fixed_window, 3 token_bucket, 4 leaky_bucket | 1 |
 //! | 1: `now` is given; 0: ask the server | 1 | | permits | 4 |
-//! | limits | 1 | | window in ms | 6 |
-//! | parts | 2 | | resolution (0: automatic), burst, or max_delay in ms | 6 |
-//! | now in us | 8 | | length of a tick in ms | 4 |
-//! | seq | 8 | | | |
-//! | identity | 8 | | | |
+//! | 1: all parts are plain, and short: read them together | 1 | | window in ms | 6 |
+//! | limits | 1 | | resolution (0: automatic), burst, or max_delay in ms | 6 |
+//! | shapes | 1 | | length of a tick in ms | 4 |
+//! | parts | 2 | | **shape, counted from 1: what plain checks have in common** | |
+//! | now in us | 8 | | limit | 1 |
+//! | seq | 8 | | 0: with ledger; 1: lapsed; 2: without | 1 |
+//! | identity | 8 | | times, cost | 4, 4 |
+//! | | | | of the limit: permits, window in ms, length of a tick in ms | 4, 6, 4 |
 //!
 //! | plain check, its counter is `KEYS[n]` for the n-th part | bytes | | any check | bytes |
 //! |---|---|---|---|---|
-//! | 0: with ledger; 1: lapsed; 2: without | 1 | | 3 | 1 |
-//! | limit | 1 | | 1: probe, 2: receipts are wanted, 4: remember | 1 |
-//! | times | 4 | | charges | 1 |
-//! | cost | 4 | | times, lease in ms | 4, 4 |
-//! | ack, reset epoch | 8, 8 | | for each charge: key, limit, group, flags, cost, ack, reset epoch | 2, 1, 1, 1, 4, 8, 8 |
+//! | shape | 1 | | 0 | 1 |
+//! | ack, reset epoch | 8, 8 | | 1: probe, 2: receipts are wanted, 4: remember | 1 |
+//! | | | | charges | 1 |
+//! | | | | times, lease in ms | 4, 4 |
+//! | | | | for each charge: key, limit, group, flags, cost, ack, reset epoch | 2, 1, 1, 1, 4, 8, 8 |
 //! | | | | if remembered: key, length, so many bytes | 2, 2, n |
 //!
 //! The last byte repeats the lowest of seq. A call has at most 255 limits and 65,535 keys.
@@ -32,12 +35,16 @@
 //! Version 1; then for each check, in order, as below; then the server's time in us, 8 bytes. Big-endian what
 //! plain.lua says, so that what changes most comes last: see [`slidegate_core::algorithm::tick_log::layout`].
 //!
-//! | plain: 0 granted whole, 1 refused (some of) | bytes | | any: 2 | bytes |
+//! A plain check that was granted whole is told by the part of the value's header that it has changed
+//! ([`HOT_AT`](slidegate_core::algorithm::tick_log::layout::HOT_AT) and what follows, [`HOT_LEN`] bytes), which
+//! the script has at hand. It begins with a zero, since no ring has room for 2^24 entries.
+//!
+//! | plain, refused (some of): 1 | bytes | | any: 2 | bytes |
 //! |---|---|---|---|---|
 //! | granted | 4 | | status: 0 decided, 1 stale, 2 behind, 3 foreign key, 4 newer format | 1 |
-//! | until a permit is free, in ms | 6 | | granted | 4 |
-//! | epoch, ms of the charge | 4, 8 | | not decided: last seq known | 8 |
-//! | used | 4 | | for each charge: 1 violated, 2 with a wait; used, remaining; reset, wait, delay in ms; reset epoch | 1; 4, 4; 6, 6, 6; 8 |
+//! | as if granted whole | 36 | | granted | 4 |
+//! | | | | not decided: last seq known | 8 |
+//! | | | | for each charge: 1 violated, 2 with a wait; used, remaining; reset, wait, delay in ms; reset epoch | 1; 4, 4; 6, 6, 6; 8 |
 //! | | | | and, if wanted, its receipt: epoch, ms, units | 4, 8, 4 |
 
 mod call;
@@ -58,4 +65,6 @@ pub(super) struct Line {
     pub(super) reset_epoch: u64,
     /// Whether everything granted has left its window by this instance's clock.
     pub(super) lapsed: bool,
+    /// Whether its value was a long one, which is better not read whole.
+    pub(super) long: bool,
 }
