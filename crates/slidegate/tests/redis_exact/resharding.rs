@@ -20,7 +20,7 @@ const COUNTER: &str = "sg:{p}:p:1";
 
 async fn scene(cluster: &Cluster, limits: &str) -> Limiter<RedisStore> {
     let url = format!("redis-cluster://{}", cluster.addresses());
-    limiter(&config(&url, Millis(500)).denial_cache(false), vec![policy("p", limits)]).await
+    limiter(&config(&url, Millis(2_000)).denial_cache(false), vec![policy("p", limits)]).await
 }
 
 fn ask_from_many(

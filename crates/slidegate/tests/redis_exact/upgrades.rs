@@ -27,7 +27,7 @@ struct Instance {
 
 impl Instance {
     async fn start(server: &Server, is_next: bool, start: Instant) -> Self {
-        let config = config(&server.url(), Millis(500));
+        let config = config(&server.url(), Millis(2_000));
         let config = if is_next { config.with_next_format() } else { config };
         let limits = [("p", format!("{LIMIT}/{}ms", WINDOW.as_millis())), ("once", "30/1h".to_owned())];
         let policies = limits.map(|(name, limits)| policy(name, &limits)).into();
