@@ -110,13 +110,13 @@ local memories = {}
 while done < parts do
   local kind, flags, status, stored, times, lease = string.byte(blob, at), RECEIPTS, DECIDED, 0, 0, 0
   if kind > 0 then
-    local limit, ledger, cost, ack, reset_epoch, _
+    local _, limit, ledger, cost, ack, reset_epoch
     limit, ledger, times, cost = unpack('<BBI4I4', blob, shapes_at + kind * 24)
     _, ack, reset_epoch, at = unpack('<BI8I8', blob, at)
     n, ledger = 1, ledger == PLAIN and WITH_LEDGER or ledger == LAPSED and WITH_LEDGER + HAS_LAPSED or 0
     status, stored = prepare(1, done + 1, limit, 0, ledger, cost, ack, reset_epoch, false)
   else
-    local count, _
+    local _, count
     _, flags, count, times, lease, at = unpack('<BBBI4I4', blob, at)
     n = count
     for i = 1, count do

@@ -30,7 +30,10 @@ while done < parts do
   local formats, lease_r, capacity_epoch, tail_tick, head, used, newest, last = unpack('>I4I8I8I4I8I4I4I8', raw)
   local rows_capacity = formats % 256
   local rows = (formats - rows_capacity) / 256 - FORMAT * 65536
-  if lease_r ~= r or rows < 0 or rows > rows_capacity or last > natural or used == 0 and last == natural then break end
+  if lease_r ~= r or rows < 0 or rows > rows_capacity or last > natural or used == 0 and last == natural
+    or capacity_epoch >= 281479271677952 then -- no ring is that large
+    break
+  end
   local long, ring_at, tail, capacity, tail_was = #raw >= 376, 64 + rows_capacity * 24, 0, 0, 0
   if long then
     tail = floor(head / 4294967296)
@@ -60,6 +63,7 @@ while done < parts do
     if long and not raws then
       entries, entry_at = call('GETRANGE', key, entry_at - 1, entry_at + 126), 1
     end
+    if #entries < entry_at + 7 then break end
     local count = unpack('>I4', entries, entry_at)
     repeat
       used, tail, entry_at = used - count, tail + 1, entry_at + 8
@@ -67,9 +71,14 @@ while done < parts do
       if entry_at + 7 > #entries then
         local from = ring_at + tail % capacity * 8
         entries, entry_at = call('GETRANGE', key, from, from + 1023), 1
+        if #entries < 8 then
+          used = -1
+          break
+        end
       end
       count, tail_tick = unpack('>I4I4', entries, entry_at)
     until count > 0 and last - (last - tail_tick) % 4294967296 > edge
+    if used < 0 then break end
   end
 
   -- Decide. What is told of the next permit to leave needs no look at the ring, since the oldest entry
@@ -142,7 +151,7 @@ while done < parts do
         turned, new = false, true
       end
     end
-    if turned or r > 1 and not new then ttl = call('PTTL', key) end
+    if turned or tail ~= tail_was or r > 1 and not new then ttl = call('PTTL', key) end
   else
     if tail ~= tail_was then break end
     hot, ttl = sub(raw, 13, 48), call('PTTL', key)
