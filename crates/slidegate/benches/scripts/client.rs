@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 /// Calls that are sent together. Two batches and their replies fit into the buffers of a socket.
-const BATCH: usize = 64;
+pub(crate) const BATCH: u64 = 64;
 
 /// What was replied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Client {
                 out.clear();
                 (0..BATCH).for_each(|_| push_call(&mut out));
                 self.stream.write_all(&out).expect("a server that reads");
-                sent += BATCH as u64;
+                sent += BATCH;
             }
             (0..under_way).for_each(|_| show(&self.reply()));
             if last {

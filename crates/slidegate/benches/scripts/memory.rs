@@ -6,7 +6,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use slidegate::core::time::{Millis, Now};
 
-use crate::client::{Client, Reply, push_command};
+use crate::client::{BATCH, Client, Reply, push_command};
 use crate::load::{Load, Subject};
 
 /// Admissions in a window, the window in ms, and what the bar allows for them against the sorted set.
@@ -30,7 +30,7 @@ pub(crate) fn compare(client: &mut Client, script: &str, rng: &mut Rng) -> Value
             Subject::SortedSet => of_sorted_set(client, permits, window, rng),
             _ => {
                 client.command(&["FLUSHALL"]);
-                let mut load = Load::new(client, script, subject, 1, 1, permits, Millis(window));
+                let mut load = Load::new(client, script, subject, 1, 1, permits + BATCH, Millis(window));
                 of_ours(client, &mut load, permits, window, rng)
             }
         });
