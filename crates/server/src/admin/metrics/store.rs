@@ -57,7 +57,11 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
             ),
             ("store_evicts", "1 if the server may evict counters that are in use.", figures.evicts.into()),
             ("store_instances", "Instances that share the counters.", figures.instances.into()),
-            ("store_format", "The newest format of counters that all instances read.", figures.formats.into()),
+            (
+                "store_format",
+                "The newest format of counters that all instances read.",
+                figures.formats.into(),
+            ),
         ],
         encoder,
     )?;
