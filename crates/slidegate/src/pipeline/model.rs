@@ -303,10 +303,10 @@ fn name_of(counter: &Counter<'_>) -> CounterKey {
     CounterKey::new(format!("{policy}:{key}:{}", counter.limit.public_name()).into_bytes(), lane)
 }
 
-/// A counter of the tests.
 /// A caller who never gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// A counter of the tests.
 pub(crate) fn key(name: &str, lane: u16) -> CounterKey {
     CounterKey::new(name.as_bytes(), lane)
 }

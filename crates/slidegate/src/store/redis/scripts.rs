@@ -76,7 +76,14 @@ mod tests {
     #[test]
     fn digests_are_pinned() {
         let digests = [&CHECK, &SETTLE, &RESET].map(|script| script.sha.as_str());
-        assert_eq!(digests, ["", "", ""]);
+        assert_eq!(
+            digests,
+            [
+                "bbbb7b28950abc3e015ab6eee5713ab4572cd07a",
+                "d002b223e5e37f974bf27d22a659082f1b448566",
+                "86e96553ea7635cb8844dcf03c5bc81f1a36bd38",
+            ]
+        );
     }
 
     #[test]

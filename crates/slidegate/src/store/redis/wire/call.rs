@@ -334,3 +334,47 @@ fn byte(value: usize) -> u8 {
 fn word(value: usize) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::model::{charge, check};
+
+    /// Scripts are called by their digest, so calls and scripts change together, and never unnoticed.
+    #[test]
+    fn the_bytes_of_a_call_are_pinned() {
+        let draft = Draft {
+            now: Some(Now::from_micros(1_700_000_000_123_456)),
+            seq: 77,
+            format: 1,
+            identity: *b"identity",
+            linger: Millis::ZERO,
+            lease: Millis::ZERO,
+        };
+        let plain = OwnedCharge { exact: true, ..charge("a", 0, 5, 1000) };
+        let checks = [check([plain]), check([charge("b", 0, 7, 2000), charge("c", 0, 5, 1000)])];
+        let counted = checks.map(|check| Counted { check: Arc::new(check), times: 3 });
+        let line = |charge: &OwnedCharge| charge.exact.then_some(Line { ack: 76, ..Line::default() });
+        let call = draft.checks(&counted, line, |_| None);
+        let names: Vec<&[u8]> = call.keys.iter().map(|key| &**key).collect();
+        assert_eq!(names, [b"a", b"b", b"c"]);
+        let args = call.args();
+        assert_eq!(args[1..], [&b"2001"[..], b"4001"]);
+        let hex: String = args[0].iter().map(|byte| format!("{byte:02x}")).collect();
+        let parts = [
+            "01010002010200",   // format, now is given, one by one, limits, shapes, parts
+            "40222018240a0600", // now
+            "4d00000000000000", // seq
+            "6964656e74697479", // identity
+            "0005000000e8030000000000000000000001000000", // 5/1s
+            "0007000000d0070000000000000000000001000000", // 7/2s
+            "0000030000000100000005000000e8030000000001000000", // shape 1: limit 0 with a ledger, 3 times, cost 1
+            "014c000000000000000000000000000000",               // a check of shape 1, ack 76
+            "0002020300000000000000", // another kind of check, receipts, 2 charges, 3 times, no lease
+            "02000100000100000000000000000000000000000000000000", // KEYS[2] under limit 1
+            "03000001000100000000000000000000000000000000000000", // KEYS[3] under limit 0, group 1
+            "4d",                     // the lowest byte of seq again
+        ];
+        assert_eq!(hex, parts.concat());
+    }
+}
