@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "bbbb7b28950abc3e015ab6eee5713ab4572cd07a",
+                "1c4b94a9d91b5a967cbccb221816444c5c845405",
                 "d002b223e5e37f974bf27d22a659082f1b448566",
                 "86e96553ea7635cb8844dcf03c5bc81f1a36bd38",
             ]

@@ -125,7 +125,8 @@ while done < parts do
       end
     else
       head = head - tail
-      if head * 4294967296 > capacity_epoch then
+      -- A value that gets long is changed in place from then on: it needs room for that.
+      if (ring_at + head * 8 < 376 and head or head * 2) * 4294967296 > capacity_epoch then
         local epoch = capacity_epoch % 4294967296
         capacity_epoch = (capacity_epoch > epoch and capacity_epoch * 2 - epoch or 34359738368 + epoch)
       end
