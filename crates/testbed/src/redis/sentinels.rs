@@ -175,10 +175,15 @@ fn field(sentinel: &Server, name: &str) -> Option<String> {
     words.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].clone())
 }
 
+/// By one answer: asked twice, it may have become a master in between.
 fn follows(replica: &Server, master: &Server) -> bool {
-    let is = |server: &Server, field: &str, expected: &str| server.info(field) == expected;
-    is(replica, "role", "slave")
-        && is(replica, "master_port", &master.port().to_string())
-        && is(replica, "master_link_status", "up")
-        && is(replica, "master_sync_in_progress", "0")
+    let told: String = replica.ask(&["INFO", "replication"]);
+    let is = |field: &str, expected: &str| {
+        let mut lines = told.lines().filter_map(|line| line.trim_end().split_once(':'));
+        lines.any(|(name, value)| name == field && value == expected)
+    };
+    is("role", "slave")
+        && is("master_port", &master.port().to_string())
+        && is("master_link_status", "up")
+        && is("master_sync_in_progress", "0")
 }

@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "1c4b94a9d91b5a967cbccb221816444c5c845405",
+                "abf61d48fb18b618cdbfb760510fc2032fe396d3",
                 "d002b223e5e37f974bf27d22a659082f1b448566",
                 "86e96553ea7635cb8844dcf03c5bc81f1a36bd38",
             ]

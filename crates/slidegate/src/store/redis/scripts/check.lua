@@ -1,4 +1,4 @@
--- Decides the checks that plain.lua left, in order: the twin of slidegate_core::check::decide.
+-- Decides the checks that plain.lua has left, in order: the twin of slidegate_core::check::decide.
 --
 -- A counter that several checks name is read once. Nothing is written before the last check is decided, so a
 -- call that fails in here has changed nothing of theirs.
@@ -7,7 +7,6 @@ local PLAIN, LAPSED = 0, 1 -- what a shape says of ledgers; 2: none
 local SHADOW, COUNT_DENIED, WITH_LEDGER, HAS_LAPSED = 1, 2, 4, 8 -- flags of charges, in this order
 local PROBE, RECEIPTS, REMEMBER = 1, 2, 4 -- flags of checks
 
-told = told or {}
 local states = {}
 -- The charges of the check at hand.
 local charges, n = {}, 0
@@ -98,23 +97,25 @@ local function decide(times, lease, flags)
     if charge.cost > 0 then charge.room = min(charge.ops.room(charge.state, charge.limit, charge.cost), times) end
   end
   local granted = common_room(times, nil)
-  told[#told + 1] = pack('<BBI4', 2, DECIDED, granted)
+  local answer = { pack('<BBI4', 2, DECIDED, granted) }
   for i = 1, n do
-    told[#told + 1] = conclude(charges[i], times, granted, lease, probe)
-    if floor(flags / RECEIPTS) % 2 == 1 then told[#told + 1] = charges[i].receipt end
+    answer[#answer + 1] = conclude(charges[i], times, granted, lease, probe)
+    if floor(flags / RECEIPTS) % 2 == 1 then answer[#answer + 1] = charges[i].receipt end
   end
-  return granted
+  return concat(answer), granted
 end
 
 local memories = {}
-while done < parts do
+
+-- Decides the part of the call that begins `at`.
+local function answer(place)
   local kind, flags, status, stored, times, lease = string.byte(blob, at), RECEIPTS, DECIDED, 0, 0, 0
   if kind > 0 then
     local _, limit, ledger, cost, ack, reset_epoch
     limit, ledger, times, cost = unpack('<BBI4I4', blob, shapes_at + kind * 24)
     _, ack, reset_epoch, at = unpack('<BI8I8', blob, at)
     n, ledger = 1, ledger == PLAIN and WITH_LEDGER or ledger == LAPSED and WITH_LEDGER + HAS_LAPSED or 0
-    status, stored = prepare(1, done + 1, limit, 0, ledger, cost, ack, reset_epoch, false)
+    status, stored = prepare(1, place + 1, limit, 0, ledger, cost, ack, reset_epoch, false)
   else
     local _, count
     _, flags, count, times, lease, at = unpack('<BBBI4I4', blob, at)
@@ -129,9 +130,9 @@ while done < parts do
   end
   local granted = 0
   if status == DECIDED then
-    granted = decide(times, lease, flags)
+    told[place + 1], granted = decide(times, lease, flags)
   else
-    told[#told + 1] = pack('<BBI4I8', 2, status, 0, stored or 0)
+    told[place + 1] = pack('<BBI4I8', 2, status, 0, stored or 0)
   end
   if flags >= REMEMBER then
     local key, length
@@ -149,10 +150,17 @@ while done < parts do
     end
     at = at + length
   end
-  done = done + 1
 end
+
+local rest_at = at
+for _, part in ipairs(skipped or {}) do
+  at = part.at
+  answer(part.place)
+end
+at = rest_at
+for place = done, parts - 1 do answer(place) end
 
 for _, state in pairs(states) do ops_of(state.kind).save(state, state.limit) end
 for _, memory in ipairs(memories) do call('SET', memory[1], memory[2], 'PX', memory[3]) end
-told[#told + 1] = pack('>I8', now)
+told[parts + 1] = pack('>I8', now)
 return '\1' .. concat(told)

@@ -36,7 +36,7 @@
 //! plain.lua says, so that what changes most comes last: see [`slidegate_core::algorithm::tick_log::layout`].
 //!
 //! A plain check that was granted whole is told by the part of the value's header that it has changed
-//! ([`HOT_AT`](slidegate_core::algorithm::tick_log::layout::HOT_AT) and what follows, [`HOT_LEN`] bytes), which
+//! ([`HOT_AT`](slidegate_core::algorithm::tick_log::layout::HOT_AT) and what follows, 36 bytes), which
 //! the script has at hand. It begins with a zero, since no ring has room for 2^24 entries.
 //!
 //! | plain, refused (some of): 1 | bytes | | any: 2 | bytes |
