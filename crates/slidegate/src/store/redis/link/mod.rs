@@ -145,14 +145,7 @@ impl Link {
         args: &[&[u8]],
         deadline: Instant,
     ) -> Result<Value, StoreError> {
-        let by_name = packed("EVALSHA", &script.sha, keys, args);
-        match self.call(slot, &by_name, deadline).await {
-            Err(Refusal::NoScript) => {
-                let by_text = packed("EVAL", &script.text, keys, args);
-                self.finish(self.call(slot, &by_text, deadline).await)
-            }
-            outcome => self.finish(outcome),
-        }
+        self.finish(self.run(slot, script, keys, args, Counting::Traffic, deadline).await)
     }
 
     /// As [`script`](Self::script), for what is not part of the traffic and not counted with it.
@@ -164,12 +157,26 @@ impl Link {
         args: &[&[u8]],
         deadline: Instant,
     ) -> Result<Value, StoreError> {
+        self.run(slot, script, keys, args, Counting::Aside, deadline).await.map_err(error_of)
+    }
+
+    /// By name, and once by its text if the server does not know it.
+    async fn run(
+        &self,
+        slot: u16,
+        script: &Script,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        counting: Counting,
+        deadline: Instant,
+    ) -> Result<Value, Refusal> {
         let by_name = packed("EVALSHA", &script.sha, keys, args);
-        match self.exchange(slot, &by_name, Counting::Aside, deadline).await {
+        match self.exchange(slot, &by_name, counting, deadline).await {
             Err(Refusal::NoScript) => {
-                self.aside(slot, &packed("EVAL", &script.text, keys, args), deadline).await
+                let by_text = packed("EVAL", &script.text, keys, args);
+                self.exchange(slot, &by_text, counting, deadline).await
             }
-            outcome => outcome.map_err(error_of),
+            outcome => outcome,
         }
     }
 
@@ -180,7 +187,7 @@ impl Link {
 
     /// Runs a command on a key of this slot.
     pub(crate) async fn command(&self, slot: u16, cmd: &Cmd, deadline: Instant) -> Result<Value, StoreError> {
-        self.finish(self.call(slot, cmd, deadline).await)
+        self.finish(self.exchange(slot, cmd, Counting::Traffic, deadline).await)
     }
 
     /// What went over it so far, and whether calls can be sent now.
@@ -214,10 +221,6 @@ impl Link {
             }
             sleep(LOOK_EVERY).await;
         }
-    }
-
-    async fn call(&self, slot: u16, command: &Cmd, deadline: Instant) -> Result<Value, Refusal> {
-        self.exchange(slot, command, Counting::Traffic, deadline).await
     }
 
     async fn exchange(
