@@ -71,6 +71,9 @@ impl Subject {
 
     fn limits(self, permits: u64, window: Millis) -> Vec<Limit> {
         let limit = |window, algorithm| {
+            // As many as there may be: nothing is denied here.
+            let most = u64::from(slidegate::core::limit::SLIDING_LOG_PERMITS_MAX);
+            let permits = if algorithm == Algorithm::SlidingLog { permits.min(most) } else { permits };
             let limit = Limit::new(permits, window).expect("a limit");
             limit.with_algorithm(algorithm).expect("a limit of the algorithm")
         };
