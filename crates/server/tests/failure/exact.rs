@@ -1,0 +1,75 @@
+//! Figures of a crowd's outcome that several bars ask for.
+
+use slidegate_testbed::crowd::{Answer, Outcome, Record, Told};
+use slidegate_testbed::random::Random;
+
+use crate::fleet::Plan;
+
+/// A seed of this run, printed; `FAILURE_SEED=7` in the environment gives one again.
+pub(crate) fn seed() -> u64 {
+    let given = std::env::var("FAILURE_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("FAILURE_SEED={seed}");
+    seed
+}
+
+/// A moment of the seed's choice in these milliseconds, in microseconds.
+pub(crate) fn moment_us(random: &mut Random, from_ms: u64, until_ms: u64) -> u64 {
+    (from_ms + random.below(until_ms - from_ms)) * 1000
+}
+
+/// The largest number proved in any window, as part of the limit: 1000 is all of it.
+pub(crate) fn largest_permille(outcome: &Outcome, plan: &Plan) -> u32 {
+    outcome.largest_window(plan.window) * 1000 / plan.permits
+}
+
+/// `1.004 N (502)`.
+pub(crate) fn of_n(outcome: &Outcome, plan: &Plan) -> String {
+    let permille = largest_permille(outcome, plan);
+    format!("{}.{:03} N ({})", permille / 1000, permille % 1000, outcome.largest_window(plan.window))
+}
+
+/// Answers of 5xx, and requests without an answer.
+pub(crate) fn broken(outcome: &Outcome) -> usize {
+    outcome.failed()
+}
+
+/// A quantile of the time from when a request was to be sent to its answer, in microseconds.
+pub(crate) fn latency_us(outcome: &Outcome, quantile: f64) -> u64 {
+    outcome.latencies_us().value_at_quantile(quantile)
+}
+
+/// How long after `moment` the last answer came that no store stood behind, of requests sent until `until`.
+pub(crate) fn degraded_for_us(outcome: &Outcome, moment: u64, until: u64) -> u64 {
+    let degraded = |record: &&Record| !record.told.is_exact() && (moment..until).contains(&record.sent_us);
+    outcome.records.iter().filter(degraded).map(|record| record.answered_us - moment).max().unwrap_or(0)
+}
+
+/// Admissions that were certainly decided between two moments.
+pub(crate) fn admitted_between(outcome: &Outcome, from: u64, until: u64) -> usize {
+    let inside =
+        |record: &&Record| record.is_admitted() && record.sent_us >= from && record.answered_us < until;
+    outcome.records.iter().filter(inside).count()
+}
+
+/// The longest time without an admission after this moment, in microseconds.
+pub(crate) fn longest_drought_us(outcome: &Outcome, from: u64) -> u64 {
+    let mut times: Vec<u64> = outcome
+        .records
+        .iter()
+        .filter(|record| record.answer == Answer::Allowed && record.answered_us >= from)
+        .map(|record| record.answered_us)
+        .collect();
+    times.push(from);
+    times.push(outcome.records.iter().map(|record| record.answered_us).max().unwrap_or(from));
+    times.sort_unstable();
+    times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+}
+
+/// Who decided, counted.
+pub(crate) fn modes(outcome: &Outcome) -> String {
+    let all = [Told::Normal, Told::Cached, Told::Leased, Told::Local, Told::AllowAll, Told::DenyAll];
+    let counted = all.map(|told| (told, outcome.told(told)));
+    let some = counted.iter().filter(|(_, count)| *count > 0);
+    some.map(|(told, count)| format!("{told:?} {count}")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,57 @@
+//! R10: all instances are restarted one after another under full load.
+
+use std::time::Duration;
+
+use slidegate_testbed::redis::Server;
+use slidegate_testbed::wait;
+
+use crate::exact::{broken, largest_permille, latency_us, modes, of_n, seed};
+use crate::fleet::{Fleet, INSTANCES, Plan};
+use crate::table::{Table, ms};
+
+fn restarted(plan: &Plan, case: &str, lasts: Duration) {
+    let seed = seed();
+    let server = Server::start();
+    let mut fleet = Fleet::start(plan, &server.url());
+    let crowd = plan.offered(2, lasts, seed).elsewhere().start(&fleet.addresses());
+    wait::until("a crowd in full swing", wait::PATIENCE, || crowd.now_us() >= 1_000_000);
+    let lasts_us = u64::try_from(lasts.as_micros()).unwrap();
+    let mut restarts = 0;
+    while crowd.now_us() + 1_500_000 < lasts_us {
+        let instance = &mut fleet.instances[restarts % INSTANCES];
+        instance.terminate();
+        let status = instance.wait();
+        assert_eq!(status.code(), Some(0), "{}", instance.log());
+        instance.restart();
+        restarts += 1;
+    }
+    let outcome = crowd.finish();
+    println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
+    let mut table = Table::new("R10", &format!("{case}, {restarts} restarts"));
+    table.row("failed requests", broken(&outcome), "0", broken(&outcome) == 0);
+    let permille = largest_permille(&outcome, plan);
+    table.row("most in a window", of_n(&outcome, plan), "<= N", permille <= 1000);
+    table.told("sent again, as the connection ended unanswered", outcome.sent_again());
+    table.told("99.9th percentile of checks", ms(latency_us(&outcome, 0.999)));
+    assert!(restarts > 0, "nothing was restarted");
+    table.end();
+}
+
+#[test]
+fn a_rolling_restart_fails_no_request_and_forgets_nothing() {
+    let plan = Plan::new(400, Duration::from_secs(1)).store("timeout: 100ms");
+    restarted(&plan, "400/1 s, 2 N offered", Duration::from_secs(5));
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask failure r10"]
+fn r10_rolling_restart() {
+    restarted(&Plan::new(500, Duration::from_secs(1)), "500/1 s, 2 N offered", Duration::from_secs(20));
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask failure r10"]
+fn r10_rolling_restart_minute() {
+    let plan = Plan::new(6000, Duration::from_secs(60));
+    restarted(&plan, "6000/60 s, 2 N offered", Duration::from_secs(70));
+}
