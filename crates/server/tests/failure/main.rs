@@ -6,6 +6,8 @@
 //!
 //! A number of admissions above a limit counts only if it is proved from outside: sent and answered within the window.
 
+// Wall clocks of processes' own, and what a process uses, are to be had so on Linux only.
+#![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod clocks;
@@ -16,5 +18,6 @@ mod planned;
 mod processes;
 mod rolling;
 mod silence;
+mod soak;
 mod table;
 mod topology;

@@ -9,7 +9,7 @@ use slidegate_testbed::wait;
 
 use crate::exact::{broken, degraded_for_us, largest_permille, latency_us, modes, moment_us, of_n, seed};
 use crate::fleet::{Fleet, Plan};
-use crate::table::{Table, ms};
+use crate::table::{Length, Table, ms};
 use crate::topology::{Kind, Planned, Topology};
 
 /// For how long the old master is watched: longer than any caller may stay with it.
@@ -38,9 +38,9 @@ fn script_calls(server: &Server) -> String {
 
 fn figures(table: &mut Table, outcome: &Outcome, moment: u64) {
     let degraded_us = degraded_for_us(outcome, moment, moment + 10_000_000);
-    table.row("exact again after promotion", ms(degraded_us), "< 1 s", degraded_us < 1_000_000);
+    table.timed("exact again after promotion", ms(degraded_us), "< 1 s", degraded_us < 1_000_000);
     let p999 = latency_us(outcome, 0.999);
-    table.row("99.9th percentile of checks", ms(p999), "< 25 ms", p999 < 25_000);
+    table.timed("99.9th percentile of checks", ms(p999), "< 25 ms", p999 < 25_000);
     table.row("5xx and unanswered", broken(outcome), "0", broken(outcome) == 0);
 }
 
@@ -59,10 +59,10 @@ fn replaced(kind: Kind, how: Planned, lasts: Duration) {
     let outcome = crowd.finish();
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
 
-    let mut table = Table::new("R2", &format!("{how:?}, 500/1 s, 2 N offered"));
+    let mut table = Table::new("R2", &format!("{how:?}, 500/1 s, 2 N offered"), Length::Whole);
     figures(&mut table, &outcome, promoted_us);
     let on_old_us = last_us - promoted_us;
-    table.row("on the old master after promotion", ms(on_old_us), "< 0.5 s", on_old_us < 500_000);
+    table.timed("on the old master after promotion", ms(on_old_us), "< 0.5 s", on_old_us < 500_000);
     let permille = largest_permille(&outcome, &plan);
     if how == Planned::SentinelFailover {
         // Both take writes for a moment: what passes in that time, at the rate of the limit, and no more.
@@ -76,7 +76,7 @@ fn replaced(kind: Kind, how: Planned, lasts: Duration) {
 }
 
 /// Slots move while all instances ask, the counter's own among them.
-fn resharded(lasts: Duration) {
+fn resharded(length: Length, lasts: Duration) {
     let seed = seed();
     let topology = Topology::start(Kind::Cluster);
     let Topology::Cluster(cluster) = &topology else { unreachable!("just started") };
@@ -97,12 +97,12 @@ fn resharded(lasts: Duration) {
     let outcome = crowd.finish();
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
     let mut table =
-        Table::new("R2", &format!("slot of the counter moved {moves} times, 500/1 s, 2 N offered"));
+        Table::new("R2", &format!("slot of the counter moved {moves} times, 500/1 s, 2 N offered"), length);
     let permille = largest_permille(&outcome, &plan);
     table.row("most in a window", of_n(&outcome, &plan), "<= 1.01 N", permille <= 1010);
     table.row("5xx and unanswered", broken(&outcome), "0", broken(&outcome) == 0);
     let p999 = latency_us(&outcome, 0.999);
-    table.row("99.9th percentile of checks", ms(p999), "< 25 ms", p999 < 25_000);
+    table.timed("99.9th percentile of checks", ms(p999), "< 25 ms", p999 < 25_000);
     table.end();
 }
 
@@ -127,10 +127,10 @@ fn r2_cluster_failover() {
 #[test]
 #[ignore = "minutes: cargo xtask failure r2"]
 fn r2_resharding() {
-    resharded(Duration::from_secs(15));
+    resharded(Length::Whole, Duration::from_secs(15));
 }
 
 #[test]
 fn slots_move_under_load_and_nobody_gets_more_for_it() {
-    resharded(Duration::from_secs(5));
+    resharded(Length::Slice, Duration::from_secs(5));
 }

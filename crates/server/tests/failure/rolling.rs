@@ -7,7 +7,7 @@ use slidegate_testbed::wait;
 
 use crate::exact::{broken, largest_permille, latency_us, modes, of_n, seed};
 use crate::fleet::{Fleet, INSTANCES, Plan};
-use crate::table::{Table, ms};
+use crate::table::{Length, Table, ms};
 
 fn restarted(plan: &Plan, case: &str, lasts: Duration) {
     let seed = seed();
@@ -27,7 +27,7 @@ fn restarted(plan: &Plan, case: &str, lasts: Duration) {
     }
     let outcome = crowd.finish();
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
-    let mut table = Table::new("R10", &format!("{case}, {restarts} restarts"));
+    let mut table = Table::new("R10", &format!("{case}, {restarts} restarts"), Length::Whole);
     table.row("failed requests", broken(&outcome), "0", broken(&outcome) == 0);
     let permille = largest_permille(&outcome, plan);
     table.row("most in a window", of_n(&outcome, plan), "<= N", permille <= 1000);

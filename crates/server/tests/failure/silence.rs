@@ -11,7 +11,7 @@ use slidegate_testbed::wait;
 use crate::exact::{broken, largest_permille, modes, of_n, seed};
 use crate::fleet::{Fleet, INSTANCES, Plan};
 use crate::processes::Usage;
-use crate::table::{Table, ms};
+use crate::table::{Length, Table, ms};
 
 #[derive(Clone, Copy, Debug)]
 enum Silence {
@@ -34,7 +34,7 @@ fn usage(fleet: &Fleet) -> Usage {
     Usage::of(fleet.instances.iter().map(Instance::pid))
 }
 
-fn falls_silent(silence: Silence, lasts: Duration) {
+fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
     let seed = seed();
     let server = Server::start();
     let proxy = FaultProxy::start(&server.address());
@@ -66,19 +66,20 @@ fn falls_silent(silence: Silence, lasts: Duration) {
     let outcome = crowd.finish();
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
 
-    let mut table = Table::new("R3", &format!("{silence:?} for {} s, 400/1 s, 2 N offered", lasts.as_secs()));
+    let mut table =
+        Table::new("R3", &format!("{silence:?} for {} s, 400/1 s, 2 N offered", lasts.as_secs()), length);
     let tripping = p99(&outcome, from, from + TRIPPED_AFTER_US);
-    table.row("99th percentile until the breaker has tripped", ms(tripping), "< 15 ms", tripping < 15_000);
+    table.timed("99th percentile until the breaker has tripped", ms(tripping), "< 15 ms", tripping < 15_000);
     let tripped = p99(&outcome, from + TRIPPED_AFTER_US, until);
-    table.row("99th percentile after that", format!("{tripped} us"), "< 1 ms", tripped < 1_000);
+    table.timed("99th percentile after that", format!("{tripped} us"), "< 1 ms", tripped < 1_000);
     let calm = p99(&outcome, 0, from);
     table.told("99th percentile before, from outside as well", format!("{calm} us"));
     let worst = outcome.between(from, until).latencies_us().max();
-    table.row("longest check, for Envoy's 20 ms", ms(worst), "< 20 ms", worst < 20_000);
+    table.timed("longest check, for Envoy's 20 ms", ms(worst), "< 20 ms", worst < 20_000);
     table.row("5xx and unanswered", broken(&outcome), "0", broken(&outcome) == 0);
     let last = outcome.between(until + 1_000_000, u64::MAX);
     let degraded = last.records.iter().filter(|record| !record.told.is_exact()).count();
-    table.row("not exact from 1 s after the end", degraded, "0", degraded == 0);
+    table.timed("not exact from 1 s after the end", degraded, "0", degraded == 0);
     let permille = largest_permille(&outcome, &plan);
     // All were cut off, and local shares add up to N; what was granted by the store before is in each one's history.
     table.row("most in a window", of_n(&outcome, &plan), "<= 1.01 N", permille <= 1010);
@@ -86,7 +87,7 @@ fn falls_silent(silence: Silence, lasts: Duration) {
         meanwhile.resident_kib.saturating_sub(before.resident_kib) / INSTANCES as u64,
         meanwhile.files.saturating_sub(before.files) / INSTANCES as u64,
     ];
-    table.row("memory of an instance, grown by", format!("{grown} KiB"), "< 1024 KiB", grown < 1024);
+    table.timed("memory of an instance, grown by", format!("{grown} KiB"), "< 1024 KiB", grown < 1024);
     table.row("open files of an instance, more by", more_files, "< 4", more_files < 4);
     let threads = meanwhile.threads.abs_diff(before.threads);
     table.row("threads of all instances, more or less by", threads, "< 8", threads < 8);
@@ -95,23 +96,23 @@ fn falls_silent(silence: Silence, lasts: Duration) {
 
 #[test]
 fn a_frozen_store_costs_nobody_a_wait() {
-    falls_silent(Silence::Frozen, Duration::from_secs(2));
+    falls_silent(Silence::Frozen, Length::Slice, Duration::from_secs(2));
 }
 
 #[test]
 #[ignore = "minutes: cargo xtask failure r3"]
 fn r3_frozen() {
-    falls_silent(Silence::Frozen, Duration::from_secs(10));
+    falls_silent(Silence::Frozen, Length::Whole, Duration::from_secs(10));
 }
 
 #[test]
 #[ignore = "minutes: cargo xtask failure r3"]
 fn r3_black_hole() {
-    falls_silent(Silence::BlackHole, Duration::from_secs(10));
+    falls_silent(Silence::BlackHole, Length::Whole, Duration::from_secs(10));
 }
 
 #[test]
 #[ignore = "minutes: cargo xtask failure r3"]
 fn r3_paused() {
-    falls_silent(Silence::Paused, Duration::from_secs(10));
+    falls_silent(Silence::Paused, Length::Whole, Duration::from_secs(10));
 }

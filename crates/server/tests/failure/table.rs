@@ -2,18 +2,37 @@
 
 use std::fmt::Display;
 
+/// How much of a bar is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Some seconds among all other tests, on a machine that does other things: figures of time are told, and prove
+    /// nothing.
+    Slice,
+    /// All of it, alone: they have to hold.
+    Whole,
+}
+
 /// The rows of one run.
 #[derive(Debug)]
 pub(crate) struct Table {
     bar: &'static str,
     case: String,
+    length: Length,
     broken: Vec<String>,
 }
 
 impl Table {
     /// `bar` is the name of what is to be reached, `case` what was done.
-    pub(crate) fn new(bar: &'static str, case: &str) -> Self {
-        Self { bar, case: case.to_owned(), broken: Vec::new() }
+    pub(crate) fn new(bar: &'static str, case: &str, length: Length) -> Self {
+        Self { bar, case: case.to_owned(), length, broken: Vec::new() }
+    }
+
+    /// A figure of time that has to be so in a whole run.
+    pub(crate) fn timed(&mut self, what: &str, measured: impl Display, wanted: &str, holds: bool) {
+        match self.length {
+            Length::Whole => self.row(what, measured, wanted, holds),
+            Length::Slice => self.told(what, measured),
+        }
     }
 
     /// A figure that has to be so.

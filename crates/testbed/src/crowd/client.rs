@@ -6,6 +6,7 @@
 //! refuses, and sends a request again whose connection ended before the first byte of an answer. It begins each new
 //! connection with its own instance, so an instance that comes back gets its clients back.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -103,7 +104,17 @@ impl Client {
         self.read.clear();
     }
 
+    /// Whether the other side has said so, as far as is known: between requests it has nothing else to say.
+    fn is_ended(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| {
+            !matches!(connection.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        })
+    }
+
     async fn try_ask(&mut self, request: &[u8]) -> Result<Head, Unanswered> {
+        if self.is_ended() {
+            self.forget();
+        }
         if self.connection.is_none() {
             self.connect().await;
         }
