@@ -31,6 +31,7 @@ fn skewed(length: Length) {
         (0..INSTANCES).map(|index| Clock::new(if index % 2 == 0 { 2000 } else { -2000 })).collect();
     let fleet = Fleet::start_at(&plan, &server.url(), &clocks);
     let outcome = plan.offered(2, Duration::from_millis(4500), seed).run(&fleet.addresses());
+    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
     let mut table = Table::new("R6", "instances 2 s fast and slow, 400/1 s, 2 N offered", length);
     let permille = largest_permille(&outcome, &plan);
@@ -54,6 +55,7 @@ fn stepped(from_ms: i64, to_ms: i64) -> (Plan, Outcome, u64) {
     clock.set(to_ms);
     let stepped_us = crowd.now_us();
     let outcome = crowd.finish();
+    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
     (plan, outcome, stepped_us)
 }
@@ -117,6 +119,7 @@ fn promoted(offset_ms: i64, most_permille: u32, wanted: &str) {
     topology.replace_master(Planned::SentinelFailover);
     let promoted_us = crowd.now_us();
     let outcome = crowd.finish();
+    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
     let mut table = Table::new(
         "R6",

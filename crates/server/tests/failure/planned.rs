@@ -57,6 +57,7 @@ fn replaced(kind: Kind, how: Planned, lasts: Duration) {
     let promoted_us = crowd.now_us();
     let last_us = last_call_us(old, &crowd, promoted_us);
     let outcome = crowd.finish();
+    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
 
     let mut table = Table::new("R2", &format!("{how:?}, 500/1 s, 2 N offered"), Length::Whole);
@@ -95,6 +96,7 @@ fn resharded(length: Length, lasts: Duration) {
         moves += 1;
     }
     let outcome = crowd.finish();
+    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
     let mut table =
         Table::new("R2", &format!("slot of the counter moved {moves} times, 500/1 s, 2 N offered"), length);

@@ -26,6 +26,7 @@ fn restarted(plan: &Plan, case: &str, lasts: Duration) {
         restarts += 1;
     }
     let outcome = crowd.finish();
+    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
     let mut table = Table::new("R10", &format!("{case}, {restarts} restarts"), Length::Whole);
     table.row("failed requests", broken(&outcome), "0", broken(&outcome) == 0);

@@ -64,6 +64,7 @@ fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
     }
     let until = crowd.now_us();
     let outcome = crowd.finish();
+    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
 
     let mut table =

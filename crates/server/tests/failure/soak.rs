@@ -142,6 +142,7 @@ fn r11_soak() {
         faults.push(fault);
     }
     let outcome = crowd.finish();
+    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
     let mut table = Table::new(
         "R11",
