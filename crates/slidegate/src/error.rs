@@ -206,7 +206,9 @@ impl Fault {
             Self::Busy => "it is busy with a slow script",
             Self::TooOld => "it is too old: slidegate needs Redis 6.2 or newer",
             Self::Protocol => "what answers is not Redis",
-            Self::ClockSkew => "this machine's clock and the server's differ by more than a second: see to NTP",
+            Self::ClockSkew => {
+                "this machine's clock and the server's differ by more than a second: see to NTP"
+            }
         }
     }
 }

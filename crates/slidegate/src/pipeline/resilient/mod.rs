@@ -165,8 +165,7 @@ impl<S: Store, N: Nodes> Resilient<S, N> {
     /// The answer to a check of which a node is not to be asked; `None` if all are well.
     fn beside_the_store(&self, check: &Check<'_>) -> Option<Answer> {
         let owned = self.nodes.own(check);
-        let away: Lanes =
-            owned.charges.iter().map(|charge| self.nodes.away(charge.key.lane())).collect();
+        let away: Lanes = owned.charges.iter().map(|charge| self.nodes.away(charge.key.lane())).collect();
         let fault = away.iter().find_map(|lane| lane.as_ref()?.fault);
         if let Some(fault) = fault {
             self.failed(fault);
@@ -189,18 +188,15 @@ impl<S: Store, N: Nodes> Resilient<S, N> {
             OnStoreFailure::Local => place.is_none(),
             OnStoreFailure::Allow => false,
         };
-        let denied = |charge: &Charge<'_>| {
-            !charge.terms.shadow && denies(charge.counter.policy)
-        };
+        let denied = |charge: &Charge<'_>| !charge.terms.shadow && denies(charge.counter.policy);
         let answer = if check.charges.iter().any(denied) {
             let outcomes = check.charges.iter();
             let outcomes = outcomes.map(|charge| Outcome { violated: denied(charge), ..unknown(charge) });
             Some(alone(0, outcomes.collect(), Mode::DenyAll))
         } else {
             place.and_then(|place| {
-                let mine = |charge: &Charge<'_>| {
-                    charge.counter.policy.on_store_failure() == OnStoreFailure::Local
-                };
+                let mine =
+                    |charge: &Charge<'_>| charge.counter.policy.on_store_failure() == OnStoreFailure::Local;
                 let (part, eras) = Self::part(check, owned, away, mine);
                 if part.charges.is_empty() {
                     return None;

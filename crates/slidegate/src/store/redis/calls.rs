@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::config::{OnSlowStore, RedisConfig, RedisConfigError, Retry};
 use super::heartbeat::{Heartbeat, Instances};
-use super::ledgers::{Ledgers, Said};
+use super::ledgers::{Accepted, Ledgers, Said};
 use super::link::{ConditionFigures, Link, LinkFigures, OwnedTask, Script};
 use super::names::Names;
 use super::records::{self, Reserved};
@@ -56,7 +56,6 @@ pub(super) struct Calls {
     _skew_watch: Option<OwnedTask>,
     instances: Option<u32>,
     on_slow_store: OnSlowStore,
-    started: Instant,
 }
 
 impl std::fmt::Debug for Calls {
@@ -70,7 +69,7 @@ impl Calls {
         let (clock, linger) = config.own_clock();
         let link = Arc::new(Link::start(config)?);
         let newest = config.newest_format();
-        let (names, ledgers) = (Names::new(config.key_prefix()), Ledgers::new());
+        let (names, ledgers) = (Names::new(config.key_prefix()), Ledgers::new(link.masters().time()));
         let heartbeat = Heartbeat::start(&link, runtime, names.instances(), ledgers.identity(), newest);
         let skew = Arc::new(Skew::default());
         let watched = clock.clone().filter(|_| config.has_client_clock());
@@ -80,7 +79,6 @@ impl Calls {
             _skew_watch: skew_watch,
             instances: config.instance_count(),
             on_slow_store: config.slow_answer(),
-            started: Instant::now(),
             link,
             scripts: scripts::of(newest),
             heartbeat,
@@ -115,17 +113,12 @@ impl Calls {
         &self.skew
     }
 
-    pub(super) const fn on_slow_store(&self) -> OnSlowStore {
-        self.on_slow_store
-    }
-
     pub(super) const fn configured_instances(&self) -> Option<u32> {
         self.instances
     }
 
-    /// An instant on the instance's own clock.
-    pub(super) fn micros(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.started).as_micros()).unwrap_or(u64::MAX)
+    pub(super) const fn ledgers(&self) -> &Ledgers {
+        &self.ledgers
     }
 
     /// How each node does.
@@ -228,12 +221,15 @@ impl Calls {
                     if charge.exact && receipt.is_some() {
                         let key = charge.key.shared_name();
                         let said = Said { reset_epoch, long };
-                        self.ledgers.accept(key, seq, said, charge.limit.window());
+                        let units = receipt.map_or(0, |receipt| receipt.units);
+                        let accepted = Accepted { seq, units, lease: Millis::ZERO };
+                        self.link.masters().granted();
+                        self.ledgers.accept(key, &charge.limit, accepted, said);
                     }
                 }
                 Attempt::Done(Ok(decided))
             }
-            Err(Undecided::Behind | Undecided::Stale) => Attempt::Again,
+            Err(Undecided::Behind { .. } | Undecided::Stale) => Attempt::Again,
             Err(Undecided::Foreign) => unavailable(Fault::ForeignKey),
             Err(Undecided::Newer) => unavailable(Fault::NewerFormat),
         }

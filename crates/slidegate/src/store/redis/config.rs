@@ -12,8 +12,8 @@ use slidegate_core::time::Millis;
 
 use super::link::tls::Authenticated;
 use super::scripts::FORMAT;
-use super::url::{self, ParsedUrl, Topology};
 use super::skew::SKEW_MAX;
+use super::url::{self, ParsedUrl, Topology};
 use crate::clock::{Clock, WallClock};
 
 /// A check's whole time with the store, unless configured: Envoy gives a rate limit service 20 ms, and has to

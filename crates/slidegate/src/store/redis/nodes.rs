@@ -8,10 +8,8 @@ use slidegate_core::instance::Era;
 use slidegate_core::instance::ladder::Step;
 use slidegate_core::instance::share::Place;
 use slidegate_core::limit::Limit;
-use tokio::time::Instant;
 
 use super::calls::Calls;
-use super::config::OnSlowStore;
 use crate::error::Fault;
 use crate::pipeline::batch::{Batch, CounterKey, OwnedCheck};
 use crate::pipeline::nodes::{Away, History, Nodes};
@@ -23,19 +21,12 @@ impl Nodes for Calls {
     }
 
     fn away(&self, lane: u16) -> Option<Away> {
-        if let Some((number, since)) = self.skew().too_much_since() {
-            let era = Era { number, began_us: self.micros(since) };
+        if let Some(era) = self.skew().too_much_since() {
             return Some(Away { era, fault: Some(Fault::ClockSkew) });
         }
         let standing = self.link().standing(lane)?;
-        let era = Era { number: standing.era, began_us: self.micros(standing.since) };
-        match standing.step {
-            Step::Normal => None,
-            Step::Slow => {
-                (self.on_slow_store() == OnSlowStore::Local).then_some(Away { era, fault: None })
-            }
-            Step::Failing => Some(Away { era, fault: Some(standing.fault) }),
-        }
+        let fault = (standing.step == Step::Failing).then_some(standing.fault);
+        standing.away.map(|era| Away { era, fault })
     }
 
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
@@ -47,16 +38,15 @@ impl Nodes for Calls {
     }
 
     fn history(&self, key: &CounterKey, limit: &Limit, era: Option<Era>, known: u64) -> History {
-        let _ = (key, limit, era, known);
-        History::default()
+        self.ledgers().history(key.shared_name(), limit, era, known)
     }
 
     fn granted(&self, key: &CounterKey, limit: &Limit, units: u32) -> u64 {
-        let _ = (key, limit, units);
-        0
+        self.link().masters().granted();
+        self.ledgers().grant_locally(key.shared_name(), limit, units)
     }
 
     fn now_us(&self) -> u64 {
-        self.micros(Instant::now())
+        self.link().masters().time().now_us()
     }
 }

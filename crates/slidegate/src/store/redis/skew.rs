@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use ::redis::Value;
 use parking_lot::Mutex;
+use slidegate_core::instance::Era;
 use slidegate_core::time::Millis;
 use tokio::time::{Instant, sleep};
 
@@ -36,7 +37,7 @@ pub(super) struct Skew {
     ms: AtomicI64,
     too_much: AtomicBool,
     /// The era that began when it became too much.
-    era: Mutex<Option<(u32, Instant)>>,
+    era: Mutex<Option<Era>>,
 }
 
 impl Skew {
@@ -45,8 +46,8 @@ impl Skew {
         self.too_much.load(Relaxed)
     }
 
-    /// The number and the beginning of the era in which they do.
-    pub(super) fn too_much_since(&self) -> Option<(u32, Instant)> {
+    /// The era in which they do.
+    pub(super) fn too_much_since(&self) -> Option<Era> {
         if self.is_too_much() { *self.era.lock() } else { None }
     }
 
@@ -55,11 +56,13 @@ impl Skew {
         self.ms.load(Relaxed)
     }
 
-    fn note(&self, skew_ms: i64, new_era: impl FnOnce() -> u32) {
+    fn note(&self, skew_ms: i64, new_era: impl FnOnce() -> Era, comes_back: impl FnOnce()) {
         self.ms.store(skew_ms, Relaxed);
         let too_much = skew_ms.unsigned_abs() > SKEW_MAX.get();
-        if too_much && !self.is_too_much() {
-            *self.era.lock() = Some((new_era(), Instant::now()));
+        match (self.is_too_much(), too_much) {
+            (false, true) => *self.era.lock() = Some(new_era()),
+            (true, false) => comes_back(),
+            _ => {}
         }
         match (self.too_much.swap(too_much, Relaxed), too_much) {
             (false, true) => tracing::warn!(
@@ -80,7 +83,11 @@ pub(super) fn watch(link: Arc<Link>, clock: Arc<dyn Clock>, skew: Arc<Skew>) -> 
             let reconnects = link.figures().reconnects;
             let measured = measure(&link, &*clock).await;
             if let Some(skew_ms) = measured {
-                skew.note(skew_ms, || link.conditions().new_era());
+                let era = || {
+                    let masters = link.masters();
+                    Era { number: masters.new_era(), began_us: masters.time().now_us() }
+                };
+                skew.note(skew_ms, era, || link.comes_back());
             }
             let due = Instant::now() + if measured.is_some() { CHECK_EVERY } else { LOOK_EVERY };
             while Instant::now() < due && link.figures().reconnects == reconnects {
@@ -138,18 +145,25 @@ mod tests {
 
     #[test]
     fn above_a_second_it_is_too_much_in_both_directions() {
-        let skew = Skew::default();
+        const ERA: Era = Era { number: 7, began_us: 1 };
+        let (skew, mut before) = (Skew::default(), false);
         for (ms, too_much) in [(1_000, false), (1_001, true), (-1_000, false), (-1_001, true), (0, false)] {
-            skew.note(ms, || 7);
+            let mut back = false;
+            skew.note(ms, || ERA, || back = true);
+            assert_eq!(back, before && !too_much);
+            before = too_much;
             assert_eq!((skew.ms(), skew.is_too_much()), (ms, too_much));
-            assert_eq!(skew.too_much_since().map(|(era, _)| era), too_much.then_some(7));
+            assert_eq!(skew.too_much_since(), too_much.then_some(ERA));
         }
     }
 
     #[test]
     fn the_time_is_read_as_servers_tell_it() {
         let word = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        assert_eq!(server_us(&Value::Array(vec![word("1700000000"), word("42")])), Some(1_700_000_000_000_042));
+        assert_eq!(
+            server_us(&Value::Array(vec![word("1700000000"), word("42")])),
+            Some(1_700_000_000_000_042)
+        );
         assert_eq!(server_us(&Value::Array(vec![word("1700000000")])), None);
         assert_eq!(server_us(&Value::Okay), None);
     }

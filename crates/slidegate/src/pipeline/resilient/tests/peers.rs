@@ -81,7 +81,8 @@ impl Nodes for Peers {
         let mut index = 0;
         let charges = check.charges.iter().map(|charge| {
             let policy = charge.counter.policy;
-            index = if std::ptr::eq(charge.counter.limit, &raw const policy.limits()[0]) { 0 } else { index + 1 };
+            index =
+                if std::ptr::eq(charge.counter.limit, &raw const policy.limits()[0]) { 0 } else { index + 1 };
             let limit = *charge.counter.limit.limit();
             OwnedCharge {
                 key: name(policy.name(), index),

@@ -34,8 +34,7 @@ async fn with_the_breaker_tripped_no_check_waits() {
     breaks(&limiter, Does::Stall);
     peers.fail(Some(Fault::Timeout));
     let asked = Instant::now();
-    for (policy, mode) in
-        [("sharing", Mode::Local), ("denying", Mode::DenyAll), ("allowing", Mode::AllowAll)]
+    for (policy, mode) in [("sharing", Mode::Local), ("denying", Mode::DenyAll), ("allowing", Mode::AllowAll)]
     {
         assert_eq!(ask(&limiter, &[policy]).await.mode(), mode);
     }
@@ -228,7 +227,8 @@ async fn every_algorithm_has_a_share() {
 async fn what_was_kept_for_an_outage_is_forgotten_after_it() {
     let peers = Peers::new();
     peers.is(0, 1);
-    let limiter = limiter_among(peers.clone(), [sharing(), Policy::builder("log").limits("5/1h sliding_log")]);
+    let limiter =
+        limiter_among(peers.clone(), [sharing(), Policy::builder("log").limits("5/1h sliding_log")]);
     peers.fail(Some(Fault::Disconnected));
     let _ = ask(&limiter, &["sharing", "log"]).await;
     assert_eq!(limiter.store().local.len(), 2);

@@ -8,44 +8,34 @@
 //! queue, or after its deadline.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use slidegate_core::instance::Era;
 use slidegate_core::instance::ladder::{Ladder, Step, Thresholds, Transition};
 use slidegate_core::time::Millis;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::figures::place;
+use super::masters::Masters;
 use super::refusal::Refusal;
 use crate::error::{Fault, StoreError};
 
 /// What all nodes of a link share.
-#[derive(Debug)]
 pub(crate) struct Conditions {
     thresholds: Thresholds,
-    started: Instant,
+    /// Whether checks are decided without a node that is slow.
+    slow_is_away: bool,
+    masters: Arc<Masters>,
     /// How many nodes are not at the step [`Step::Normal`].
     troubled: AtomicUsize,
-    next_era: AtomicU32,
-    /// How often a node has come back from failing.
-    recoveries: AtomicU64,
-    /// Told each time.
-    recovered: Notify,
 }
 
 impl Conditions {
-    pub(super) fn new(thresholds: Thresholds) -> Self {
-        Self {
-            thresholds,
-            started: Instant::now(),
-            troubled: AtomicUsize::new(0),
-            next_era: AtomicU32::new(1),
-            recoveries: AtomicU64::new(0),
-            recovered: Notify::new(),
-        }
+    pub(super) const fn new(thresholds: Thresholds, slow_is_away: bool, masters: Arc<Masters>) -> Self {
+        Self { thresholds, slow_is_away, masters, troubled: AtomicUsize::new(0) }
     }
 
     /// Whether any node is slow or failing. One load: this is asked for each check.
@@ -53,19 +43,17 @@ impl Conditions {
         self.troubled.load(Relaxed) != 0
     }
 
-    /// The number of an era that begins.
-    pub(crate) fn new_era(&self) -> u32 {
-        // It starts anew after 2^32 of them, and 0 is none.
-        self.next_era.fetch_add(1, Relaxed).max(1)
-    }
-
-    /// How often a node has come back from failing, and who is told of it.
-    pub(crate) fn recoveries(&self) -> (u64, &Notify) {
-        (self.recoveries.load(Relaxed), &self.recovered)
-    }
-
     fn now_us(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+        self.masters.time().now_us()
+    }
+
+    /// Whether checks are decided without a node at this step.
+    const fn is_away(&self, step: Step) -> bool {
+        match step {
+            Step::Normal => false,
+            Step::Slow => self.slow_is_away,
+            Step::Failing => true,
+        }
     }
 }
 
@@ -74,10 +62,8 @@ impl Conditions {
 pub(crate) struct Standing {
     /// The step of its ladder.
     pub(crate) step: Step,
-    /// Since when it stands there.
-    pub(crate) since: Instant,
-    /// The number of the era that began then.
-    pub(crate) era: u32,
+    /// Since it stands there, if checks are decided without it.
+    pub(crate) away: Option<Era>,
     /// What its last failed call failed with.
     pub(crate) fault: Fault,
     /// How long its last answer took.
@@ -96,10 +82,11 @@ pub(crate) struct ConditionFigures {
 }
 
 /// How one node does.
-#[derive(Debug)]
 pub(super) struct Condition {
     all: Arc<Conditions>,
     name: Box<str>,
+    /// Told when checks will be decided with it again, before the first one is.
+    comes_back: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
     /// The step once more, to be read without the lock.
     step: AtomicU8,
@@ -110,8 +97,8 @@ pub(super) struct Condition {
 #[derive(Debug)]
 struct State {
     ladder: Ladder,
-    since: Instant,
-    era: u32,
+    /// The era without the node that it is in, or was in last.
+    era: Era,
     fault: Fault,
     round_trip: Duration,
     connect: Option<(Box<str>, Duration)>,
@@ -119,19 +106,24 @@ struct State {
 }
 
 impl Condition {
-    /// Of a node that goes by this name in logs and metrics.
-    pub(super) fn new(all: Arc<Conditions>, name: String) -> Self {
+    /// Of a node that goes by this name in logs and metrics. `comes_back` is told when checks will be decided with it
+    /// again, before the first one is; not to ask it anything.
+    pub(super) fn new(
+        all: Arc<Conditions>,
+        name: String,
+        comes_back: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         let state = State {
             ladder: Ladder::new(all.thresholds, all.now_us()),
-            since: Instant::now(),
-            era: all.new_era(),
+            era: Era { number: 0, began_us: 0 },
             fault: Fault::Disconnected,
             round_trip: Duration::ZERO,
             connect: None,
             transitions: [0; Transition::ALL.len()],
         };
         let step = AtomicU8::new(Step::Normal as u8);
-        Self { all, name: name.into(), state: Mutex::new(state), step, troubled: Notify::new() }
+        let comes_back = Box::new(comes_back);
+        Self { all, name: name.into(), comes_back, state: Mutex::new(state), step, troubled: Notify::new() }
     }
 
     pub(super) fn is_normal(&self) -> bool {
@@ -140,8 +132,9 @@ impl Condition {
 
     pub(super) fn standing(&self) -> Standing {
         let state = self.state.lock();
-        let State { since, era, fault, round_trip, .. } = *state;
-        Standing { step: state.ladder.step(), since, era, fault, round_trip }
+        let step = state.ladder.step();
+        let away = self.all.is_away(step).then_some(state.era);
+        Standing { step, away, fault: state.fault, round_trip: state.round_trip }
     }
 
     /// Its name, and what it has been through.
@@ -194,10 +187,18 @@ impl Condition {
             Some(fault) => state.fault = fault,
             None => state.round_trip = took,
         }
+        let since_us = state.ladder.since_us();
         let Some(taken) = happens(&mut state.ladder) else { return };
-        let stood = state.since.elapsed();
-        state.since = Instant::now();
-        state.era = self.all.new_era();
+        let stood = Millis((state.ladder.since_us() - since_us) / 1000);
+        match (self.all.is_away(taken.from), self.all.is_away(taken.to)) {
+            // Longer away is one era, whatever for.
+            (false, true) => {
+                let began_us = state.ladder.since_us();
+                state.era = Era { number: self.all.masters.new_era(), began_us };
+            }
+            (true, false) => (self.comes_back)(),
+            _ => {}
+        }
         if let Some(count) = Transition::ALL.iter().position(|known| *known == taken) {
             state.transitions[count] += 1;
         }
@@ -214,16 +215,12 @@ impl Condition {
         }
         let fault = state.fault;
         drop(state);
-        if taken.from == Step::Failing {
-            self.all.recoveries.fetch_add(1, Relaxed);
-            self.all.recovered.notify_waiters();
-        }
         self.tell(taken, fault, stood);
     }
 
-    fn tell(&self, taken: Transition, fault: Fault, stood: Duration) {
+    fn tell(&self, taken: Transition, fault: Fault, stood: Millis) {
         let (from, to, cause) = (taken.from.name(), taken.to.name(), taken.cause.name());
-        let stood_ms = stood.as_millis();
+        let stood_ms = stood.get();
         let node = &*self.name;
         match taken.to {
             Step::Failing => warn!(
@@ -238,6 +235,12 @@ impl Condition {
             Step::Slow => warn!(node, from, to, cause, stood_ms, "the node is slow"),
             Step::Normal => info!(node, from, to, cause, stood_ms, "the node answers as it should"),
         }
+    }
+}
+
+impl std::fmt::Debug for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Condition").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -262,7 +265,9 @@ fn verdict(refusal: Option<&Refusal>) -> Option<Result<(), Fault>> {
             StoreError::ReservationsFull { .. } => Some(Ok(())),
         },
         // It has read the command and said where else to go.
-        None | Some(Refusal::Moved(..) | Refusal::Ask(_) | Refusal::TryAgain | Refusal::NoScript) => Some(Ok(())),
+        None | Some(Refusal::Moved(..) | Refusal::Ask(_) | Refusal::TryAgain | Refusal::NoScript) => {
+            Some(Ok(()))
+        }
     }
 }
 
@@ -279,8 +284,13 @@ pub(super) fn number(fault: Fault) -> u8 {
 mod tests {
     use super::*;
 
+    fn conditions(slow_is_away: bool) -> Arc<Conditions> {
+        let masters = Masters::new(super::super::masters::OwnTime::begin());
+        Arc::new(Conditions::new(Thresholds::default(), slow_is_away, masters))
+    }
+
     fn condition(all: &Arc<Conditions>) -> Condition {
-        Condition::new(all.clone(), "here:1".to_owned())
+        Condition::new(all.clone(), "here:1".to_owned(), || {})
     }
 
     fn failed(fault: Fault) -> Result<(), Refusal> {
@@ -289,7 +299,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_move_the_ladder_and_trouble_is_seen_from_above() {
-        let all = Arc::new(Conditions::new(Thresholds::default()));
+        let all = conditions(false);
         let (node, other) = (condition(&all), condition(&all));
         for _ in 0..4 {
             node.call_ended(&failed(Fault::Timeout), Duration::ZERO);
@@ -299,21 +309,47 @@ mod tests {
         let standing = node.standing();
         assert_eq!((standing.step, standing.fault), (Step::Failing, Fault::OutOfMemory));
         assert!(all.are_troubled() && other.is_normal());
-        assert_ne!(standing.era, other.standing().era);
+        assert_eq!((standing.away.map(|era| era.number), other.standing().away), (Some(1), None));
         for _ in 0..4 {
             tokio::time::advance(Duration::from_millis(25)).await;
             node.probe_ended(&Ok(()), Duration::from_micros(300));
         }
         assert!(node.is_normal() && !all.are_troubled());
-        assert_eq!(all.recoveries().0, 1);
+        assert_eq!(node.standing().away, None);
         let (name, figures) = node.figures();
         assert_eq!((&*name, figures.transitions), ("here:1", [0, 1, 0, 0, 0, 0, 1]));
         assert_eq!(figures.spent[Step::Failing as usize], Millis(75));
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_comes_back_says_so_before_it_is_asked() {
+        let all = conditions(true);
+        let back = Arc::new(AtomicUsize::new(0));
+        let counts = back.clone();
+        let node = Condition::new(all.clone(), "here:1".to_owned(), move || {
+            counts.fetch_add(1, Relaxed);
+        });
+        let slow = Duration::from_millis(6);
+        node.call_ended(&Ok(()), slow);
+        tokio::time::advance(Duration::from_millis(100)).await;
+        node.call_ended(&Ok(()), slow);
+        let era = node.standing().away.unwrap();
+        assert_eq!(node.standing().step, Step::Slow);
+        (0..5).for_each(|_| node.probe_ended(&failed(Fault::Timeout), slow));
+        // Longer away, one era.
+        assert_eq!(node.standing().step, Step::Failing);
+        assert_eq!(node.standing().away, Some(era));
+        assert_eq!(back.load(Relaxed), 0);
+        for _ in 0..3 {
+            node.probe_ended(&Ok(()), Duration::ZERO);
+            tokio::time::advance(Duration::from_millis(25)).await;
+        }
+        assert_eq!((node.is_normal(), back.load(Relaxed)), (true, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_is_not_the_nodes_fault_is_not_held_against_it() {
-        let all = Arc::new(Conditions::new(Thresholds::default()));
+        let all = conditions(false);
         let node = condition(&all);
         let not_its_fault = [
             failed(Fault::ForeignKey),
@@ -330,7 +366,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_node_that_is_dropped_takes_its_trouble_along() {
-        let all = Arc::new(Conditions::new(Thresholds::default()));
+        let all = conditions(false);
         let node = condition(&all);
         (0..5).for_each(|_| node.call_ended(&failed(Fault::Disconnected), Duration::ZERO));
         assert!(all.are_troubled());
@@ -341,7 +377,7 @@ mod tests {
     // One answer that came while the server was slow must not make it a distant one.
     #[tokio::test(start_paused = true)]
     async fn the_shortest_first_answer_of_a_server_counts() {
-        let all = Arc::new(Conditions::new(Thresholds::default()));
+        let all = conditions(false);
         let node = condition(&all);
         node.connected("here:1", Duration::from_micros(300));
         node.connected("here:1", Duration::from_millis(400));

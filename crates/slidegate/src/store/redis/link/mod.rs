@@ -39,6 +39,7 @@
 mod cluster;
 mod condition;
 mod figures;
+mod masters;
 mod node;
 mod open;
 mod pause;
@@ -65,12 +66,13 @@ use self::open::Connector;
 use self::probe::Probing;
 use self::refusal::Refusal;
 use self::sentinel::Sentinels;
-use super::config::{RedisConfig, RedisConfigError};
+use super::config::{OnSlowStore, RedisConfig, RedisConfigError};
 use super::url::Topology;
 use crate::error::{Fault, StoreError};
 
 pub(crate) use self::condition::{ConditionFigures, Conditions, Standing};
 pub(crate) use self::figures::LinkFigures;
+pub(crate) use self::masters::{Master, Masters, OwnTime, Told};
 pub(crate) use self::pause::jittered;
 pub(crate) use self::task::OwnedTask;
 
@@ -87,6 +89,7 @@ pub(crate) struct Script {
 pub(crate) struct Link {
     figures: Arc<Figures>,
     conditions: Arc<Conditions>,
+    masters: Arc<Masters>,
     route: Route,
 }
 
@@ -108,13 +111,17 @@ impl Link {
             return Err(RedisConfigError::NoRuntime);
         }
         let figures = Arc::new(Figures::new());
-        let conditions = Arc::new(Conditions::new(*config.ladder_thresholds()));
+        let masters = Masters::new(OwnTime::begin());
+        let slow_is_away = config.slow_answer() == OnSlowStore::Local;
+        let conditions =
+            Arc::new(Conditions::new(*config.ladder_thresholds(), slow_is_away, masters.clone()));
         let patience = patience(config);
         let tls = config.authenticated()?;
         let connector = Arc::new(Connector::new(tls.clone(), config.login()?, config.database(), patience));
         let around = Surroundings {
             connector: connector.clone(),
             figures: figures.clone(),
+            masters: masters.clone(),
             trouble: Arc::new(Notify::new()),
             silence_max: silence_max(config),
             is_cluster: matches!(config.topology(), Topology::Cluster(_)),
@@ -136,12 +143,25 @@ impl Link {
             }
             Topology::Cluster(seeds) => Route::Cluster(Cluster::start(around, seeds)),
         };
-        Ok(Self { figures, conditions, route })
+        Ok(Self { figures, conditions, masters, route })
     }
 
     /// Whether keys of different slots need calls of their own.
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self.route, Route::Cluster(_))
+    }
+
+    /// Which masters answer, and their roll calls.
+    pub(crate) const fn masters(&self) -> &Arc<Masters> {
+        &self.masters
+    }
+
+    /// Who serves a slot; `None` without a connection.
+    pub(crate) fn master(&self, slot: u16) -> Option<Master> {
+        match &self.route {
+            Route::One { node, .. } => node.master(),
+            Route::Cluster(cluster) => cluster.master(slot),
+        }
     }
 
     /// The slot of a key.
@@ -231,6 +251,15 @@ impl Link {
         match &self.route {
             Route::One { node, .. } => vec![node.condition_figures()],
             Route::Cluster(cluster) => cluster.nodes().iter().map(|node| node.condition_figures()).collect(),
+        }
+    }
+
+    /// Checks were decided without the store, for another reason than how its nodes do, and will be decided with it
+    /// again.
+    pub(crate) fn comes_back(&self) {
+        match &self.route {
+            Route::One { node, .. } => node.comes_back(),
+            Route::Cluster(cluster) => cluster.nodes().iter().for_each(|node| node.comes_back()),
         }
     }
 

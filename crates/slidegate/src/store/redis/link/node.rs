@@ -8,8 +8,8 @@
 //! * Every call and every probe moves the node's ladder ([`Condition`]).
 //! * Dropping the node ends its tasks.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -21,6 +21,7 @@ use tracing::{info, warn};
 
 use super::condition::{Condition, ConditionFigures, Conditions, Standing, number};
 use super::figures::Figures;
+use super::masters::{Master, Masters};
 use super::open::{self, NotOpened, Opened, SharedConnector, Transport};
 use super::pause::{Pause, jittered};
 use super::probe::{PROBE_EVERY, Probing};
@@ -107,6 +108,7 @@ pub(super) struct Node {
 pub(super) struct Surroundings {
     pub(super) connector: SharedConnector,
     pub(super) figures: Arc<Figures>,
+    pub(super) masters: Arc<Masters>,
     /// Told of every loss: whoever knows where else to look.
     pub(super) trouble: Arc<Notify>,
     /// Nothing came back for so long, although calls were sent.
@@ -137,6 +139,7 @@ struct Shared {
 /// A connection in use.
 struct Live {
     address: Address,
+    master: Master,
     connection: MultiplexedConnection,
     _driver: OwnedTask,
     calls: AtomicUsize,
@@ -190,10 +193,16 @@ impl Drop for Place<'_> {
 impl Node {
     /// Starts to supervise.
     pub(super) fn start(around: Surroundings, target: Target) -> Self {
-        let condition = Condition::new(around.conditions.clone(), target.name());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
+            condition: Condition::new(around.conditions.clone(), target.name(), {
+                let shared = shared.clone();
+                move || {
+                    if let Some(shared) = shared.upgrade() {
+                        shared.comes_back();
+                    }
+                }
+            }),
             around,
-            condition,
             slot: AtomicU16::new(0),
             live: ArcSwapOption::empty(),
             why: AtomicU8::new(0),
@@ -226,6 +235,16 @@ impl Node {
         if self.shared.slot.load(Relaxed) != slot {
             self.shared.slot.store(slot, Relaxed);
         }
+    }
+
+    /// Who answers, if there is a connection.
+    pub(super) fn master(&self) -> Option<Master> {
+        self.shared.live.load().as_ref().map(|live| live.master)
+    }
+
+    /// Checks were decided without it, and will be decided with it again.
+    pub(super) fn comes_back(&self) {
+        self.shared.comes_back();
     }
 
     /// Where the connection goes to, if there is one.
@@ -326,6 +345,12 @@ async fn ask(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<Va
 }
 
 impl Shared {
+    fn comes_back(&self) {
+        if let Some(live) = &*self.live.load() {
+            self.around.masters.comes_back(live.master);
+        }
+    }
+
     fn why(&self) -> Fault {
         Fault::ALL[usize::from(self.why.load(Relaxed))]
     }
@@ -373,7 +398,12 @@ impl Shared {
         }
     }
 
-    fn publish(&self, opened: Opened, address: Address) -> (Arc<Live>, oneshot::Receiver<()>) {
+    fn publish(
+        &self,
+        opened: Opened,
+        master: Master,
+        address: Address,
+    ) -> (Arc<Live>, oneshot::Receiver<()>) {
         if opened.hello.is_cluster && !self.around.is_cluster {
             warn!(node = %address, "this is a node of a cluster: write redis-cluster:// in the store URL");
         }
@@ -381,12 +411,15 @@ impl Shared {
         let Transport { connection, driver, broken } = opened.transport;
         let live = Arc::new(Live {
             address,
+            master,
             connection,
             _driver: driver,
             calls: AtomicUsize::new(0),
             opened: Instant::now(),
             silent_since: AtomicU64::new(0),
         });
+        // Before anybody can send it anything.
+        self.around.masters.opened(master, !self.around.is_cluster);
         self.live.store(Some(live.clone()));
         info!(node = %live.address, "connected to Redis");
         self.has_tried.store(true, Relaxed);
@@ -415,12 +448,12 @@ async fn supervise(shared: Arc<Shared>, mut target: Target) {
         let address = target.address().await;
         match open_master(&shared, &address).await {
             Err(error) => shared.not_opened(&address, &error, &mut last),
-            Ok(opened) => {
+            Ok((opened, master)) => {
                 last = None;
                 if std::mem::replace(&mut before, true) {
                     shared.around.figures.reconnected();
                 }
-                let (live, broken) = shared.publish(opened, address.clone());
+                let (live, broken) = shared.publish(opened, master, address.clone());
                 let fault = watch_over(&shared, &live, broken, &mut target).await;
                 shared.leave(&live, fault);
                 // That one is known already.
@@ -437,12 +470,14 @@ async fn supervise(shared: Arc<Shared>, mut target: Target) {
     }
 }
 
-async fn open_master(shared: &Shared, address: &Address) -> Result<Opened, NotOpened> {
-    let opened = shared.around.connector.open(address).await?;
-    if opened.hello.is_master {
-        return Ok(opened);
+async fn open_master(shared: &Shared, address: &Address) -> Result<(Opened, Master), NotOpened> {
+    let connector = &shared.around.connector;
+    let mut opened = connector.open(address).await?;
+    if !opened.hello.is_master {
+        return Err(NotOpened { fault: Fault::ReadOnly, why: "it is a replica".to_owned() });
     }
-    Err(NotOpened { fault: Fault::ReadOnly, why: "it is a replica".to_owned() })
+    let master = open::master(&mut opened.transport.connection, connector.patience()).await?;
+    Ok((opened, master))
 }
 
 /// Returns when the connection is not to be used any more, and why.
