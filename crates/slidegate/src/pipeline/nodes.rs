@@ -29,9 +29,10 @@ pub(crate) trait Nodes: Send + Sync + 'static {
     /// Without an era, what it holds is what it holds now.
     fn history(&self, key: &CounterKey, limit: &Limit, era: Option<Era>, known: u64) -> History;
 
-    /// Takes note of a grant that the instance made by itself, so that the store learns of it later. Returns the
+    /// Takes note of a grant that the instance made by itself in this era, so that the store learns of it later.
+    /// What it held when the era began is known without it. Returns the
     /// grant's number, or 0 if there is no room to remember it.
-    fn granted(&self, key: &CounterKey, limit: &Limit, units: u32) -> u64;
+    fn granted(&self, key: &CounterKey, limit: &Limit, era: Option<Era>, units: u32) -> u64;
 
     /// The instance's clock.
     fn now_us(&self) -> u64;

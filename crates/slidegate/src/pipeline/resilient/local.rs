@@ -123,9 +123,10 @@ impl Local {
         let taken: SmallVec<[u32; 2]> =
             charges.iter().map(|charge| charge.receipt.map_or(0, |receipt| receipt.units)).collect();
         drop(charges);
-        for ((mut counter, charge), units) in held.into_iter().zip(&check.charges).zip(taken) {
+        for (((mut counter, charge), units), era) in held.into_iter().zip(&check.charges).zip(taken).zip(eras)
+        {
             if charge.exact && units > 0 {
-                counter.newest = nodes.granted(&charge.key, &charge.limit, units);
+                counter.newest = nodes.granted(&charge.key, &charge.limit, *era, units);
             }
             counters.by_key.insert(charge.key.shared_name().clone(), counter);
         }

@@ -175,13 +175,17 @@ impl Ledgers {
     /// Takes note of permits that this instance granted by itself, while there was no store to ask. They are put back
     /// like any others.
     /// Returns the number of the grant; 0 if there is no room to remember it.
-    pub(super) fn grant_locally(&self, key: &Arc<[u8]>, limit: &Limit, units: u32) -> u64 {
+    pub(super) fn grant_locally(&self, key: &Arc<[u8]>, limit: &Limit, era: Option<Era>, units: u32) -> u64 {
         let (seq, now_us) = (self.next_seq(), self.time.now_us() + 1);
         let mut shard = self.shard(key);
         if !shard.by_key.contains_key(key) && !shard.has_room(self.time) {
             return 0;
         }
         let ledger = shard.by_key.entry(key.clone()).or_insert_with(|| Ledger::new(limit));
+        // Before: what is granted in an era was not held when it began.
+        if let Some(era) = era {
+            ledger.grants.held_when(era, ledger.window);
+        }
         ledger.take(now_us, limit, Accepted { seq, units, lease: Millis::ZERO });
         seq
     }

@@ -41,9 +41,9 @@ impl Nodes for Calls {
         self.ledgers().history(key.shared_name(), limit, era, known)
     }
 
-    fn granted(&self, key: &CounterKey, limit: &Limit, units: u32) -> u64 {
+    fn granted(&self, key: &CounterKey, limit: &Limit, era: Option<Era>, units: u32) -> u64 {
         self.link().masters().granted();
-        self.ledgers().grant_locally(key.shared_name(), limit, units)
+        self.ledgers().grant_locally(key.shared_name(), limit, era, units)
     }
 
     fn now_us(&self) -> u64 {

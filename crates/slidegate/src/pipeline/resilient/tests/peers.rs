@@ -53,7 +53,7 @@ impl Peers {
 
     /// The store granted so much of a counter of all keys.
     pub(super) fn store_granted(&self, limit: &Limit, policy: &str, units: u32) {
-        self.granted(&name(policy, 0), limit, units);
+        self.granted(&name(policy, 0), limit, None, units);
     }
 
     /// What the ledger holds of it.
@@ -113,12 +113,15 @@ impl Nodes for Peers {
         History { newest, held_when, grants }
     }
 
-    fn granted(&self, key: &CounterKey, limit: &Limit, units: u32) -> u64 {
+    fn granted(&self, key: &CounterKey, limit: &Limit, era: Option<Era>, units: u32) -> u64 {
         let now_us = self.now_us();
         let mut state = self.state.lock();
         state.seq += 1;
         let seq = state.seq;
         let grants = state.grants.entry(key.clone()).or_default();
+        if let Some(era) = era {
+            grants.held_when(era, limit.window());
+        }
         grants.accept(now_us + 1, limit.window(), seq, units, Millis::ZERO);
         seq
     }

@@ -1,6 +1,6 @@
 //! Decisions from this instance's share, and checks that do not wait for a node that fails.
 
-use slidegate_core::limit::{Limit, parse_limit};
+use slidegate_core::limit::{Algorithm, Limit, parse_limit};
 use slidegate_core::time::Millis;
 use tokio::time::advance;
 
@@ -96,7 +96,7 @@ async fn for_the_first_window_an_instance_stays_below_what_it_held() {
         advance(SECOND / 2 + Duration::from_millis(1)).await;
         assert_eq!(allowed(&limiter, &["sharing"]).await, held.min(10), "{held}");
         // A window after the beginning, the share.
-        advance(SECOND).await;
+        advance(SECOND + Duration::from_millis(2)).await;
         assert_eq!(allowed(&limiter, &["sharing"]).await, then, "{held}");
     }
 }
@@ -205,15 +205,16 @@ async fn a_slow_node_is_not_a_failing_one() {
 #[tokio::test(start_paused = true)]
 async fn every_algorithm_has_a_share() {
     let algorithms = [
-        "80/1s sliding_window resolution 10ms",
-        "80/1s fixed_window",
-        "80/1s sliding_log",
-        "80/1s token_bucket burst 80",
+        Algorithm::SlidingWindow { resolution: Some(Millis(10)) },
+        Algorithm::SlidingLog,
+        Algorithm::FixedWindow,
+        Algorithm::TokenBucket { burst: 80 },
     ];
-    for limits in algorithms {
+    for algorithm in algorithms {
+        let limits = of_80().with_algorithm(algorithm).unwrap();
         let peers = Peers::new();
         peers.is(3, 8);
-        let limiter = limiter_among(peers.clone(), [Policy::builder("p").limits(limits)]);
+        let limiter = limiter_among(peers.clone(), [Policy::builder("p").limit(None, limits)]);
         peers.fail(Some(Fault::Disconnected));
         assert_eq!(allowed(&limiter, &["p"]).await, 10, "{limits}");
         // Another era does not hand the share out again.
@@ -227,8 +228,9 @@ async fn every_algorithm_has_a_share() {
 async fn what_was_kept_for_an_outage_is_forgotten_after_it() {
     let peers = Peers::new();
     peers.is(0, 1);
-    let limiter =
-        limiter_among(peers.clone(), [sharing(), Policy::builder("log").limits("5/1h sliding_log")]);
+    let hourly = parse_limit("5/1h").unwrap().with_algorithm(Algorithm::SlidingLog).unwrap();
+    let log = Policy::builder("log").limit(None, hourly);
+    let limiter = limiter_among(peers.clone(), [sharing(), log]);
     peers.fail(Some(Fault::Disconnected));
     let _ = ask(&limiter, &["sharing", "log"]).await;
     assert_eq!(limiter.store().local.len(), 2);
