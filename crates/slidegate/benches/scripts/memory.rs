@@ -29,8 +29,8 @@ const CASES: [Case; 3] = [
 ];
 
 /// Of a case of more admissions only what the bar compares is measured: by the general script, which most others
-/// take, 600,000 would be a minute for each of them, and they show nothing that the smaller cases don't.
-const ADMISSIONS_OF_ALL_MAX: u64 = 100_000;
+/// take, each of them would take up to a minute, and show nothing that the smallest case doesn't.
+const ADMISSIONS_OF_ALL_MAX: u64 = 10_000;
 
 /// A whole day, so that fixed windows begin with it.
 const START_MICROS: u64 = 1_767_225_600_000_000;
