@@ -10,7 +10,7 @@
 //! Every release that is installed has its bars and its memory measured; the tables and curves beside them, one
 //! round of each, are of the first. So all of it takes about six minutes with three releases.
 //!
-//! `--rounds N` (of the bars on the first release; half as many on others), `--seed N`, `--server NAME` (part of it), `--only bars|memory`,
+//! `--rounds N` (of the bars), `--seed N`, `--server NAME` (part of it), `--only bars|memory`,
 //! `--json FILE`, `--script FILE` (another text for the script that decides).
 
 #![expect(clippy::cast_precision_loss, reason = "a benchmark: figures are shown, nothing is decided by them")]
@@ -59,7 +59,8 @@ struct Options {
 
 fn options() -> Options {
     let mut options = Options {
-        rounds: 5,
+        // Odd, so that the median is one of them.
+        rounds: 3,
         seed: Rng::new().u64(..),
         server: String::new(),
         only: String::new(),
@@ -98,8 +99,7 @@ fn main() {
         let is_first = results.is_empty();
         let mut result = json!({ "server": name });
         if options.only != "memory" {
-            let rounds = if is_first { options.rounds } else { (options.rounds / 2).max(1) };
-            result["bars"] = bars(&mut client, rounds, &options, &progress);
+            result["bars"] = bars(&mut client, &options, &progress);
         }
         if options.only.is_empty() && is_first {
             result["algorithms"] = algorithms(&mut client, &options, &progress);
@@ -204,7 +204,7 @@ fn ratio(times: &[f64], base: &[f64]) -> (f64, f64, f64) {
     (median(&ratios), least, greatest)
 }
 
-fn bars(client: &mut Client, of: usize, options: &Options, progress: &Progress) -> Value {
+fn bars(client: &mut Client, options: &Options, progress: &Progress) -> Value {
     let mut rng = Rng::with_seed(options.seed);
     println!(
         "| keys | checks in a call | sorted set, us | sliding_window, us | ratio | of the rounds | bar |"
@@ -216,7 +216,7 @@ fn bars(client: &mut Client, of: usize, options: &Options, progress: &Progress) 
             Load::new(client, &options.script, Subject::SortedSet, keys, 1, PERMITS, WINDOW),
             Load::new(client, &options.script, Subject::EXACT, keys, per_call, PERMITS, WINDOW),
         ];
-        let times = rounds(client, &mut loads, of, &mut rng, progress);
+        let times = rounds(client, &mut loads, options.rounds, &mut rng, progress);
         let (ratio, least, greatest) = ratio(&times[1], &times[0]);
         let (base, ours) = (median(&times[0]), median(&times[1]));
         let Reply::Number(bytes) = client.command(&["STRLEN", &loads[1].first_key()]) else { panic!() };
