@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "abf61d48fb18b618cdbfb760510fc2032fe396d3",
+                "71bf6f3108d308b8dd5e85a9db65db358454267d",
                 "d002b223e5e37f974bf27d22a659082f1b448566",
                 "86e96553ea7635cb8844dcf03c5bc81f1a36bd38",
             ]

@@ -80,7 +80,8 @@ while done < parts do
         end
         count, tail_tick = unpack('>I4I4', entries, entry_at)
       until count > 0 and last - (last - tail_tick) % 4294967296 > edge
-      if used < 0 then break end
+      -- Or the log has run empty under the clock of its last tick: a new epoch is due.
+      if used < 0 or used == 0 and last == natural then break end
     end
 
     -- Decide. What is told of the next permit to leave needs no look at the ring, since the oldest entry
