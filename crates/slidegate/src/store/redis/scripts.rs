@@ -79,9 +79,9 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "71bf6f3108d308b8dd5e85a9db65db358454267d",
-                "d002b223e5e37f974bf27d22a659082f1b448566",
-                "86e96553ea7635cb8844dcf03c5bc81f1a36bd38",
+                "1e6b9ab66e75ca828fec61f409f78fb05b9fd0ae",
+                "b8fb88a157a5cdcce59b3a1e6741f25093b3887a",
+                "7ab031955eace1bff6ad9bd3992b42d44895345e",
             ]
         );
     }
