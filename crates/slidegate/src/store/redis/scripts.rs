@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "1e6b9ab66e75ca828fec61f409f78fb05b9fd0ae",
+                "401cf9dc2d6669ff7a7a113ed257b64efe98ca67",
                 "b8fb88a157a5cdcce59b3a1e6741f25093b3887a",
                 "7ab031955eace1bff6ad9bd3992b42d44895345e",
             ]

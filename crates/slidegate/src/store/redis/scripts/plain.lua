@@ -119,7 +119,8 @@ while done < parts do
       end
       if long then
         if pushed ~= '' then call('SETRANGE', key, ring_at + (head - 1) % capacity * 8, pushed) end
-        if tail >= capacity then tail, head = tail - capacity, head - capacity end
+        -- A whole ring that left has its tail where it was: it has moved all the same.
+        if tail >= capacity then tail, head, tail_was = tail - capacity, head - capacity, -1 end
         hot = pack('>I8I4I8I4I4I8', capacity_epoch, tail_tick, tail * 4294967296 + head, used, newest, last)
         if own_at then
           call('SETRANGE', key, '12', hot .. sub(raw, 49, own_at + 7) .. own)

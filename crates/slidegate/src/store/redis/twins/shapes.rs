@@ -290,6 +290,21 @@ fn what_a_lost_reply_leaves_alone_moves_to_now() {
     assert_eq!((tally.steps, tally.restless), (3, 0), "{tally:?}");
 }
 
+/// A full ring whose entries all leave at once, under a shorter window: its tail went round to where it had been, and
+/// plain.lua, which looks at the TTL when the tail has moved, left the key the hour of the longer window.
+#[test]
+fn a_ring_that_leaves_whole_has_its_ttl_corrected() {
+    let desk = Desk::new();
+    let mut tally = Tally::default();
+    let limits = [3_600_000, 50].map(|window| Limit::new(200, Millis(window)).unwrap());
+    let mut walk = Walk::new(&desk, &mut tally, limits.to_vec(), BEGIN_US);
+    walk.take(&Op::Fill { key: 0, limit: 0, ticks: 64, holes: 90 });
+    walk.take(&Op::Clock { share: 0, micros: 100_000 });
+    walk.take(&ask(0, 1, false, Fate::Answered));
+    walk.take(&ask(1, 1, false, Fate::Answered));
+    assert_eq!((tally.plain, tally.long_plain), (2, 2), "{tally:?}");
+}
+
 /// A check of the first counter.
 fn ask(limit: usize, cost: u32, ledger: bool, fate: Fate) -> Op {
     let part = Part { key: 0, limit, cost: (cost, 0), terms: Terms::default(), group: 0 };
