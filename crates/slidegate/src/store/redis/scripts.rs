@@ -79,9 +79,9 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "abf61d48fb18b618cdbfb760510fc2032fe396d3",
-                "d002b223e5e37f974bf27d22a659082f1b448566",
-                "86e96553ea7635cb8844dcf03c5bc81f1a36bd38",
+                "401cf9dc2d6669ff7a7a113ed257b64efe98ca67",
+                "b8fb88a157a5cdcce59b3a1e6741f25093b3887a",
+                "7ab031955eace1bff6ad9bd3992b42d44895345e",
             ]
         );
     }
