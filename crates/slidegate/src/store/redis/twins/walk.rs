@@ -295,9 +295,8 @@ impl<'a> Walk<'a> {
         let window = self.limits[0].window().get();
         let mut ages: Vec<u64> = (0..dice(9, 1)).map(|n| dice(window + window / 4 + 1, 7 + n)).collect();
         ages.sort_unstable_by_key(|age| std::cmp::Reverse(*age));
-        let entries = ages.iter().zip(0..).map(|(age, n)| {
-            (Millis(*age), u32::try_from(dice(4, 50 + n)).unwrap())
-        });
+        let entries =
+            ages.iter().zip(0..).map(|(age, n)| (Millis(*age), u32::try_from(dice(4, 50 + n)).unwrap()));
         let back = PutBack {
             stored: if dice(8, 2) == 0 { stored + 1 } else { stored },
             accepted: dice(2, 3) == 0,
@@ -305,7 +304,8 @@ impl<'a> Walk<'a> {
             lease: Millis(if dice(4, 4) == 0 { dice(window / 20 + 2, 5) } else { 0 }),
         };
         let only = dice(3, 6) == 0;
-        let again = |counted: &Counted| Counted { times: if only { 0 } else { counted.times }, ..counted.clone() };
+        let again =
+            |counted: &Counted| Counted { times: if only { 0 } else { counted.times }, ..counted.clone() };
         let checks = before.checks.iter().map(again).collect();
         self.tally.put_back += 1;
         self.tally.only_put_back += u32::from(only);
@@ -429,7 +429,7 @@ impl<'a> Walk<'a> {
     fn count(&mut self, plain: bool, told: &[Told]) {
         *(if plain { &mut self.tally.plain } else { &mut self.tally.any }) += 1;
         for told in told {
-            self.tally.stale += u32::from(*told == Told::Stale);
+            self.tally.stale += u32::from(matches!(told, Told::Stale { .. }));
             self.tally.behind += u32::from(matches!(told, Told::Behind { .. }));
         }
         for value in self.values.iter().flatten().filter(|value| value.len() >= SHORT_MAX) {
