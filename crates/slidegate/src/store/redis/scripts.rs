@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "0f44ce1d664980aea78c3cd224bff7efe3012429",
+                "fe2fe90b5f4f68627ff57113dbc9337078d09e25",
                 "480d67911de94b6cca00db4704179dbb0a42ed3d",
                 "f9c825195ae83345047402247c246dfde59a7839",
             ]
