@@ -147,9 +147,10 @@ impl Walk<'_> {
                 }
             }
         }
+        let decided = plain.is_ok();
         assert_eq!(Told::of(plain), Told::of(any));
         for (key, limit) in chosen {
-            self.compare(key, &limit);
+            self.compare(key, &limit, decided);
         }
     }
 
@@ -186,7 +187,7 @@ impl Walk<'_> {
     }
 
     /// What both sets hold, and for how long.
-    fn compare(&self, key: usize, limit: &Limit) {
+    fn compare(&self, key: usize, limit: &Limit, decided: bool) {
         let names = SETS.map(|set| key_of(set, key));
         let now = Now::from_micros(self.now_us);
         let kinds = names.each_ref().map(|name| self.desk.ask::<String>(&[b"TYPE", name]).unwrap());
@@ -216,7 +217,8 @@ impl Walk<'_> {
         };
         let needed = expires_ms.saturating_sub(now.floor_ms());
         let most = needed.max(limit.window().get()) + limit.window().get().min(60_000) + LINGER.get();
-        for name in &names {
+        // What is not ours keeps what it has.
+        for name in names.iter().filter(|_| decided) {
             let ttl = self.desk.pttl(name);
             assert!(ttl > 0, "no TTL: {}", String::from_utf8_lossy(name));
             let ttl = u64::try_from(ttl).unwrap();
