@@ -205,7 +205,7 @@ fn scripts_decide_what_core_decides() {
     }
 }
 
-/// A long log under steady traffic of three instances: plain.lua goes round its ring.
+/// A long log under steady traffic of three instances: plain/tick_log.lua goes round its ring.
 #[test]
 fn a_ring_goes_round() {
     let desk = Desk::new();
