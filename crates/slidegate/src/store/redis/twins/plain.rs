@@ -105,6 +105,10 @@ impl Walk<'_> {
             }),
             Step::Damage { key, place, byte } => self.each(*key, |desk, key| {
                 let Ok(Some(mut value)) = desk.ask::<Option<Vec<u8>>>(&[b"GET", key]) else { return };
+                // Not a tick log: what is damaged there, only who looks at it finds.
+                if value.get(1) == Some(&0) {
+                    return;
+                }
                 match value.get_mut(*place) {
                     Some(found) => *found = *byte,
                     None => drop(value.pop()),
@@ -240,7 +244,8 @@ fn state_of(value: &[u8], limit: &Limit, now: Now) -> Option<State> {
             let window = FixedWindow::stored(u32_at(4)?, u32_at(8)?, u64_at(12)?);
             Some(State::FixedWindow(window))
         }
-        (3 | 4, 36) => {
+        // Else its remainder is counted in another window.
+        (3 | 4, 36) if u64_at(8)? == limit.window().get() => {
             let bucket = Bucket::stored(u32_at(4)?, u32_at(16)?, u64_at(20)?, u64_at(28)?, now, limit);
             Some(State::Bucket(bucket))
         }
