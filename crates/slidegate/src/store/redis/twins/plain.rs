@@ -258,7 +258,7 @@ fn limit() -> impl Strategy<Value = Limit> {
         prop_oneof![8 => 1u64..9, 4 => 10u64..60, 1 => Just(1_000_000u64), 1 => Just(u64::from(u32::MAX))];
     let window =
         prop_oneof![4 => 1u64..60, 6 => 60u64..2_000, 1 => Just(3_600_000u64), 1 => Just(366 * 86_400_000)];
-    (permits, window, 0usize..5, 1u32..12, 0u64..2_000).prop_map(
+    (permits, window, 0usize..5, 1u32..12, prop_oneof![0u64..8, 0u64..2_000]).prop_map(
         |(permits, window, kind, burst, max_delay)| {
             let limit = Limit::new(permits, Millis(window)).unwrap();
             let algorithm = [
@@ -278,7 +278,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => 0i64..3_000,
         6 => 0i64..400_000,
         1 => 0i64..4_000_000_000,
-        1 => -3_000i64..0,
+        3 => -1_500i64..0,
         1 => -20_000_000i64..0,
     ];
     let change = prop_oneof![24 => Just(0usize), 1 => 1usize..4];
@@ -300,12 +300,13 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Some(2_000_000_000_000)),
         Just(Some(30_000))
     ];
-    let damage = (0usize..4, 0usize..40, prop_oneof![Just(0u8), Just(1), any::<u8>()]);
+    let damage =
+        (0usize..4, prop_oneof![0usize..4, 0usize..40], prop_oneof![Just(0u8), Just(1), any::<u8>()]);
     prop_oneof![
         20 => clock.prop_map(Step::Clock),
         40 => ask,
         2 => (0usize..4, ttl).prop_map(|(key, ttl)| Step::Ttl { key, ttl }),
-        1 => damage.prop_map(|(key, place, byte)| Step::Damage { key, place, byte }),
+        2 => damage.prop_map(|(key, place, byte)| Step::Damage { key, place, byte }),
         3 => (any::<usize>(), 0u32..=100, 0u32..2).prop_map(|(pick, give, more)| Step::Settle { pick, give, more }),
     ]
 }

@@ -16,7 +16,6 @@ use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::ReservationId;
 use crate::store::redis::scripts::FORMAT;
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
-use crate::store::redis::wire;
 use crate::store::redis::wire::{Call, Draft, Line, Settle, read_checks, read_settled};
 
 /// The earliest reading of a clock: two years after the Unix epoch. Core dates what a step of the clock moves to
@@ -291,8 +290,7 @@ impl<'a> Walk<'a> {
         let expected = book.checks(&sent.draft, &sent.checks, line);
         let reply = self.compare(&CHECK, &call, &book, now, false);
         let replies = read_checks(&reply, &sent.checks).unwrap();
-        let plain =
-            matches!(&replies[..], [Ok(wire::Told { reset_epochs, .. })] if reset_epochs[..] == [None]);
+        let plain = matches!(&replies[..], [Ok(told)] if told.reset_epochs.iter().all(Option::is_none));
         let found: Vec<Told> = replies.into_iter().map(Told::of).collect();
         assert!(book.restless || found == expected, "told {found:?}, not {expected:?}");
         self.count(plain, &found);
