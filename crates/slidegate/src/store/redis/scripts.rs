@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "9f9b6a19501f0af5636c1fa0f0b2dece1b6c81e2",
+                "1d8423ab2f1dba78015a93e23795ed32562f7166",
                 "193b509686681f8a970894e53b70408c00dc7338",
                 "b62a6692491ad6498a792802ec816b3d59e00635",
             ]

@@ -218,17 +218,27 @@ fn scripts_decide_what_core_decides() {
     }
 }
 
-/// A long log under steady traffic of three instances: plain.lua goes round its ring.
+/// A long log under steady traffic of three instances: plain/tick_log.lua goes round its ring.
 #[test]
 fn a_ring_goes_round() {
+    ring_goes_round(1);
+}
+
+/// The same of two counters in each check: the first one's new entry waits for what the second decides.
+#[test]
+fn two_rings_go_round() {
+    ring_goes_round(2);
+}
+
+fn ring_goes_round(counters: usize) {
     let desk = Desk::new();
     let mut tally = Tally::default();
     let limit = Limit::new(200, Millis(70)).unwrap();
     let mut walk = Walk::new(&desk, &mut tally, vec![limit], BEGIN_US);
     for step in 0..600 {
         walk.take(&Op::Clock { share: 0, micros: 1_100 });
-        let part = Part { key: 0, limit: 0, cost: (1, 0), terms: Terms::default(), group: 0 };
-        let asked = vec![Asked { parts: vec![part], times: 1, probe: false }];
+        let part = |key| Part { key, limit: 0, cost: (1, 0), terms: Terms::default(), group: 0 };
+        let asked = vec![Asked { parts: (0..counters).map(part).collect(), times: 1, probe: false }];
         let fate = if step % 50 == 0 { Fate::ReplyLost } else { Fate::Answered };
         walk.take(&Op::Check { who: step % 3, asked, lease: 0, ledger: true, lapsed: false, fate });
     }
