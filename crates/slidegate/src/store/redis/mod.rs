@@ -38,6 +38,7 @@ mod link;
 mod names;
 mod nodes;
 mod records;
+mod roll_calls;
 mod scripts;
 mod skew;
 #[cfg(test)]

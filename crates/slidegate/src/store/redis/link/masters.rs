@@ -165,9 +165,8 @@ impl Masters {
         if only {
             // Whoever was the master before is none any more.
             state.known.retain(|known| *known == master);
-            let open = state.open.len();
             state.open.retain(|open| open.master == master);
-            self.open.fetch_sub(open - state.open.len(), Relaxed);
+            self.open.store(state.open.len(), Relaxed);
         }
         if !known && self.in_use.load(Relaxed) {
             self.begin(&mut state, master);
@@ -194,11 +193,9 @@ impl Masters {
         let open = Open { master, era, roll_call, in_sync: false };
         match state.open.iter_mut().find(|open| open.master == master) {
             Some(before) => *before = open,
-            None => {
-                state.open.push(open);
-                self.open.fetch_add(1, Relaxed);
-            }
+            None => state.open.push(open),
         }
+        self.open.store(state.open.len(), Relaxed);
         self.begun.notify_waiters();
     }
 
@@ -257,7 +254,7 @@ impl Masters {
             info!(master = open.master.as_str(), took_ms, "roll call over");
         }
         if state.open.len() < before {
-            self.open.fetch_sub(before - state.open.len(), Relaxed);
+            self.open.store(state.open.len(), Relaxed);
             state.last_over = Some(Instant::now());
         }
     }
