@@ -1,5 +1,6 @@
 //! Eight instances with one policy and one store, each on a port that it keeps when it is started again.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -117,6 +118,21 @@ impl Fleet {
         value.and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
+    /// The gateways' checks by the time that they took: bounds in microseconds, and how many were within each, of all
+    /// instances together.
+    pub(crate) fn check_times_us(&self) -> Vec<(u64, u64)> {
+        const BUCKET: &str = "slidegate_check_duration_seconds_bucket{";
+        let mut sums = BTreeMap::new();
+        for index in 0..INSTANCES {
+            let text = self.admin(index, "/metrics");
+            let own = text.lines().filter(|line| line.starts_with(BUCKET) && line.contains("\"gateway\""));
+            for (bound, count) in own.filter_map(bucket) {
+                *sums.entry(bound).or_default() += count;
+            }
+        }
+        sums.into_iter().collect()
+    }
+
     /// What the admin port answers; nothing if it does not.
     pub(crate) fn admin(&self, index: usize, path: &str) -> String {
         let address = format!("127.0.0.1:{}", self.ports[index][1]);
@@ -130,4 +146,20 @@ impl Fleet {
         };
         ask().unwrap_or_default()
     }
+}
+
+/// `...{le="0.00025",door="gateway"} 17`: the bound in microseconds, and the number within it.
+fn bucket(line: &str) -> Option<(u64, u64)> {
+    let (labels, count) = line.rsplit_once(' ')?;
+    let bound = labels.split_once("le=\"")?.1.split_once('"')?.0;
+    let bound_us = match bound.parse::<f64>().ok()? * 1e6 {
+        infinite if infinite.is_infinite() => u64::MAX,
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "of a second at the most"
+        )]
+        us => us.round() as u64,
+    };
+    Some((bound_us, count.parse().ok()?))
 }

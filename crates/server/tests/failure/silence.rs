@@ -26,8 +26,18 @@ enum Silence {
 /// By then every breaker has tripped: five calls of 10 ms each, one after another, and what was queued.
 const TRIPPED_AFTER_US: u64 = 300_000;
 
-fn p99(outcome: &Outcome, from: u64, until: u64) -> u64 {
-    outcome.between(from, until).latencies_us().value_at_quantile(0.99)
+/// In how many microseconds all but one in a hundred of the checks were decided, of those between two readings of all
+/// instances' own histograms: the bound of its bucket. From outside, this machine's other work would be measured too.
+fn decided_within_us(before: &[(u64, u64)], after: &[(u64, u64)]) -> u64 {
+    let counts: Vec<(u64, u64)> =
+        before.iter().zip(after).map(|((bound, old), (_, new))| (*bound, new - old)).collect();
+    let all = counts.last().map_or(0, |(_, count)| *count);
+    counts.iter().find(|(_, count)| count * 100 >= all * 99).map_or(u64::MAX, |(bound, _)| *bound)
+}
+
+/// The bound of a bucket.
+fn within(us: u64) -> String {
+    if us == u64::MAX { "more than 100 ms".to_owned() } else { format!("<= {us} us") }
 }
 
 fn usage(fleet: &Fleet) -> Usage {
@@ -48,14 +58,18 @@ fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
     };
     wait_until("a crowd in full swing", 2_000_000);
     let before = usage(&fleet);
+    let calm = fleet.check_times_us();
     match silence {
         Silence::Frozen => server.stop(),
         Silence::BlackHole => proxy.black_hole(Way::Both),
         Silence::Paused => server.ask(&["CLIENT", "PAUSE", &(silent_us / 1000).to_string(), "ALL"]),
     }
     let from = crowd.now_us();
+    wait_until("tripped breakers", from + TRIPPED_AFTER_US);
+    let tripped = fleet.check_times_us();
     wait_until("the last of the silence", from + silent_us - 200_000);
     let meanwhile = usage(&fleet);
+    let silent = fleet.check_times_us();
     wait_until("the end of the silence", from + silent_us);
     match silence {
         Silence::Frozen => server.cont(),
@@ -69,12 +83,25 @@ fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
 
     let mut table =
         Table::new("R3", &format!("{silence:?} for {} s, 400/1 s, 2 N offered", lasts.as_secs()), length);
-    let tripping = p99(&outcome, from, from + TRIPPED_AFTER_US);
-    table.timed("99th percentile until the breaker has tripped", ms(tripping), "< 15 ms", tripping < 15_000);
-    let tripped = p99(&outcome, from + TRIPPED_AFTER_US, until);
-    table.timed("99th percentile after that", format!("{tripped} us"), "< 1 ms", tripped < 1_000);
-    let calm = p99(&outcome, 0, from);
-    table.told("99th percentile before, from outside as well", format!("{calm} us"));
+    let tripping = decided_within_us(&calm, &tripped);
+    table.timed(
+        "99th percentile until breakers have tripped",
+        within(tripping),
+        "< 15 ms",
+        tripping <= 10_000,
+    );
+    let after = decided_within_us(&tripped, &silent);
+    table.timed("99th percentile after that", within(after), "< 1 ms", after <= 1_000);
+    let seen = |part: &Outcome| ms(part.latencies_us().value_at_quantile(0.99));
+    table.told(
+        "the same from outside: before, until tripped, after that",
+        format!(
+            "{}, {}, {}",
+            seen(&outcome.between(0, from)),
+            seen(&outcome.between(from, from + TRIPPED_AFTER_US)),
+            seen(&outcome.between(from + TRIPPED_AFTER_US, until))
+        ),
+    );
     let worst = outcome.between(from, until).latencies_us().max();
     table.timed("longest check, for Envoy's 20 ms", ms(worst), "< 20 ms", worst < 20_000);
     table.row("5xx and unanswered", broken(&outcome), "0", broken(&outcome) == 0);
@@ -83,6 +110,14 @@ fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
     table.timed("not exact from 1 s after the end", degraded, "0", degraded == 0);
     let permille = largest_permille(&outcome, &plan);
     // All were cut off, and local shares add up to N; what was granted by the store before is in each one's history.
+    let cut_off = outcome.between(0, until - 100_000);
+    let permille_cut_off = largest_permille(&cut_off, &plan);
+    table.row(
+        "most in a window, without the return",
+        of_n(&cut_off, &plan),
+        "<= 1.01 N",
+        permille_cut_off <= 1010,
+    );
     table.row("most in a window", of_n(&outcome, &plan), "<= 1.01 N", permille <= 1010);
     let [grown, more_files] = [
         meanwhile.resident_kib.saturating_sub(before.resident_kib) / INSTANCES as u64,
