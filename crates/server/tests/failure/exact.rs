@@ -3,7 +3,7 @@
 use slidegate_testbed::crowd::{Answer, Outcome, Record, Told};
 use slidegate_testbed::random::Random;
 
-use crate::fleet::Plan;
+use crate::fleet::{INSTANCES, Plan};
 
 /// A seed of this run, printed; `FAILURE_SEED=7` in the environment gives one again.
 pub(crate) fn seed() -> u64 {
@@ -39,10 +39,21 @@ pub(crate) fn latency_us(outcome: &Outcome, quantile: f64) -> u64 {
     outcome.latencies_us().value_at_quantile(quantile)
 }
 
-/// How long after `moment` the last answer came that no store stood behind, of requests sent until `until`.
-pub(crate) fn degraded_for_us(outcome: &Outcome, moment: u64, until: u64) -> u64 {
-    let degraded = |record: &&Record| !record.told.is_exact() && (moment..until).contains(&record.sent_us);
-    outcome.records.iter().filter(degraded).map(|record| record.answered_us - moment).max().unwrap_or(0)
+/// How long after `moment` until each instance had been answered by the store to a request that was sent since.
+pub(crate) fn exact_after_us(outcome: &Outcome, moment: u64) -> u64 {
+    let first = |instance: usize| {
+        let decided = |record: &&Record| {
+            record.instance == instance && record.told == Told::Normal && record.sent_us >= moment
+        };
+        outcome.records.iter().filter(decided).map(|record| record.answered_us - moment).min()
+    };
+    (0..INSTANCES).map(|instance| first(instance).unwrap_or(u64::MAX)).max().unwrap_or(u64::MAX)
+}
+
+/// Answers to requests sent since `moment` that no store stood behind.
+pub(crate) fn degraded_since(outcome: &Outcome, moment: u64) -> usize {
+    let degraded = |record: &&Record| !record.told.is_exact() && record.sent_us >= moment;
+    outcome.records.iter().filter(degraded).count()
 }
 
 /// Admissions that were certainly decided between two moments.

@@ -8,7 +8,7 @@ use slidegate_testbed::proxy::{FaultProxy, Way};
 use slidegate_testbed::redis::Server;
 use slidegate_testbed::wait;
 
-use crate::exact::{broken, largest_permille, modes, of_n, seed};
+use crate::exact::{broken, exact_after_us, largest_permille, latency_us, modes, of_n, seed};
 use crate::fleet::{Fleet, INSTANCES, Plan};
 use crate::processes::Usage;
 use crate::table::{Length, Table, ms};
@@ -35,16 +35,27 @@ fn decided_within_us(before: &[(u64, u64)], after: &[(u64, u64)]) -> u64 {
     counts.iter().find(|(_, count)| count * 100 >= all * 99).map_or(u64::MAX, |(bound, _)| *bound)
 }
 
-/// The bound of a bucket.
-fn within(us: u64) -> String {
-    if us == u64::MAX { "more than 100 ms".to_owned() } else { format!("<= {us} us") }
-}
+/// How long Envoy waits for an answer by default.
+const ENVOY_WAITS_US: u64 = 20_000;
 
 fn usage(fleet: &Fleet) -> Usage {
     Usage::of(fleet.instances.iter().map(Instance::pid))
 }
 
-fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
+/// What was seen of a silence.
+struct Seen {
+    outcome: Outcome,
+    plan: Plan,
+    /// When it began and ended.
+    from: u64,
+    until: u64,
+    /// Before, and at its end.
+    usage: [Usage; 2],
+    /// In which time checks were decided once breakers had tripped.
+    decided_within_us: u64,
+}
+
+fn fall_silent(silence: Silence, lasts: Duration) -> Seen {
     let seed = seed();
     let server = Server::start();
     let proxy = FaultProxy::start(&server.address());
@@ -58,7 +69,6 @@ fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
     };
     wait_until("a crowd in full swing", 2_000_000);
     let before = usage(&fleet);
-    let calm = fleet.check_times_us();
     match silence {
         Silence::Frozen => server.stop(),
         Silence::BlackHole => proxy.black_hole(Way::Both),
@@ -68,8 +78,8 @@ fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
     wait_until("tripped breakers", from + TRIPPED_AFTER_US);
     let tripped = fleet.check_times_us();
     wait_until("the last of the silence", from + silent_us - 200_000);
-    let meanwhile = usage(&fleet);
-    let silent = fleet.check_times_us();
+    let decided_within_us = decided_within_us(&tripped, &fleet.check_times_us());
+    let usage = [before, usage(&fleet)];
     wait_until("the end of the silence", from + silent_us);
     match silence {
         Silence::Frozen => server.cont(),
@@ -78,56 +88,68 @@ fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
     }
     let until = crowd.now_us();
     let outcome = crowd.finish();
-    drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
+    Seen { outcome, plan, from, until, usage, decided_within_us }
+}
 
-    let mut table =
-        Table::new("R3", &format!("{silence:?} for {} s, 400/1 s, 2 N offered", lasts.as_secs()), length);
-    let tripping = decided_within_us(&calm, &tripped);
-    table.timed(
-        "99th percentile until breakers have tripped",
-        within(tripping),
-        "< 15 ms",
-        tripping <= 10_000,
-    );
-    let after = decided_within_us(&tripped, &silent);
-    table.timed("99th percentile after that", within(after), "< 1 ms", after <= 1_000);
-    let seen = |part: &Outcome| ms(part.latencies_us().value_at_quantile(0.99));
-    table.told(
-        "the same from outside: before, until tripped, after that",
-        format!(
-            "{}, {}, {}",
-            seen(&outcome.between(0, from)),
-            seen(&outcome.between(from, from + TRIPPED_AFTER_US)),
-            seen(&outcome.between(from + TRIPPED_AFTER_US, until))
-        ),
-    );
-    let worst = outcome.between(from, until).latencies_us().max();
-    table.timed("longest check, for Envoy's 20 ms", ms(worst), "< 20 ms", worst < 20_000);
-    table.row("5xx and unanswered", broken(&outcome), "0", broken(&outcome) == 0);
-    let last = outcome.between(until + 1_000_000, u64::MAX);
-    let degraded = last.records.iter().filter(|record| !record.told.is_exact()).count();
-    table.timed("not exact from 1 s after the end", degraded, "0", degraded == 0);
-    let permille = largest_permille(&outcome, &plan);
+fn falls_silent(silence: Silence, length: Length, lasts: Duration) {
+    let seen = fall_silent(silence, lasts);
+    let case = format!("{silence:?} for {} s, 400/1 s, 2 N offered", lasts.as_secs());
+    let mut table = Table::new("R3", &case, length);
+    seen.times(&mut table);
+    let (outcome, plan) = (&seen.outcome, &seen.plan);
+    table.row("5xx and unanswered", broken(outcome), "0", broken(outcome) == 0);
+    table.told("every instance exact again after the end", ms(exact_after_us(outcome, seen.until)));
     // All were cut off, and local shares add up to N; what was granted by the store before is in each one's history.
-    let cut_off = outcome.between(0, until - 100_000);
-    let permille_cut_off = largest_permille(&cut_off, &plan);
-    table.row(
-        "most in a window, without the return",
-        of_n(&cut_off, &plan),
-        "<= 1.01 N",
-        permille_cut_off <= 1010,
-    );
-    table.row("most in a window", of_n(&outcome, &plan), "<= 1.01 N", permille <= 1010);
-    let [grown, more_files] = [
-        meanwhile.resident_kib.saturating_sub(before.resident_kib) / INSTANCES as u64,
-        meanwhile.files.saturating_sub(before.files) / INSTANCES as u64,
-    ];
-    table.timed("memory of an instance, grown by", format!("{grown} KiB"), "< 1024 KiB", grown < 1024);
-    table.row("open files of an instance, more by", more_files, "< 4", more_files < 4);
-    let threads = meanwhile.threads.abs_diff(before.threads);
-    table.row("threads of all instances, more or less by", threads, "< 8", threads < 8);
+    let cut_off = outcome.between(0, seen.until - 100_000);
+    let permille = largest_permille(&cut_off, plan);
+    table.row("most in a window, until the end", of_n(&cut_off, plan), "<= 1.01 N", permille <= 1010);
+    let permille = largest_permille(outcome, plan);
+    table.row("most in a window, the return included", of_n(outcome, plan), "<= 1.01 N", permille <= 1010);
+    seen.usages(&mut table);
     table.end();
+}
+
+impl Seen {
+    fn times(&self, table: &mut Table) {
+        let Self { outcome, from, until, .. } = self;
+        let parts = [
+            outcome.between(0, *from),
+            outcome.between(*from, from + TRIPPED_AFTER_US),
+            outcome.between(from + TRIPPED_AFTER_US, *until),
+        ];
+        let [before, tripping, tripped] = parts.each_ref().map(|part| latency_us(part, 0.99));
+        table.told("99th percentile before, with all of the machine's noise", ms(before));
+        table.timed(
+            "99th percentile until breakers have tripped",
+            ms(tripping),
+            "< 15 ms",
+            tripping < 15_000,
+        );
+        let within = self.decided_within_us;
+        let told = if within == u64::MAX { "> 100 ms".to_owned() } else { format!("<= {within} us") };
+        table.timed(
+            "99th percentile after that, by the instances' own histogram",
+            told,
+            "< 1 ms",
+            within <= 1_000,
+        );
+        table.told("99th percentile after that, with all of the machine's noise", ms(tripped));
+        let late = parts.map(|part| {
+            part.records.iter().filter(|one| one.answered_us - one.intended_us > ENVOY_WAITS_US).count()
+        });
+        table.told("longer than Envoy's 20 ms: before, until tripped, after that", format!("{late:?}"));
+    }
+
+    fn usages(&self, table: &mut Table) {
+        let [before, meanwhile] = self.usage;
+        let grown = meanwhile.resident_kib.saturating_sub(before.resident_kib) / INSTANCES as u64;
+        table.timed("memory of an instance, grown by", format!("{grown} KiB"), "< 1024 KiB", grown < 1024);
+        let more_files = meanwhile.files.saturating_sub(before.files) / INSTANCES as u64;
+        table.row("open files of an instance, more by", more_files, "< 4", more_files < 4);
+        let threads = meanwhile.threads.abs_diff(before.threads);
+        table.row("threads of all instances, more or less by", threads, "< 8", threads < 8);
+    }
 }
 
 #[test]
