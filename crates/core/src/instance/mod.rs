@@ -3,14 +3,18 @@
 //! | module | is |
 //! |---|---|
 //! | [`grants`] | what it was granted of one key, so that it can be put back after a failover |
+//! | [`ladder`] | how well a node of the store answers, in three steps |
 //! | [`roll_call`] | who has yet to put back, after a master change |
+//! | [`share`] | which part of a limit is an instance's own while there is no store |
 //! | [`standing`] | how much it may use while it can't know what the others use |
 //!
 //! `now_us` is microseconds since any start, on a clock of the instance that never steps. Durations are
 //! [`Millis`](crate::time::Millis). No IO and no randomness.
 
 pub mod grants;
+pub mod ladder;
 pub mod roll_call;
+pub mod share;
 pub mod standing;
 
 /// One period of local share, or of a roll call.
