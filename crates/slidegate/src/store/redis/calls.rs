@@ -384,7 +384,8 @@ impl Batch for Calls {
         for taken in taken {
             self.ledgers.give_back(taken.key.shared_name(), taken.receipt.units);
         }
-        if taken.first().is_some_and(|taken| self.roll_call(taken.key.lane()).is_some()) {
+        let master = taken.first().and_then(|taken| self.link.master(taken.key.lane()));
+        if master.is_some_and(|master| self.link.masters().may_have_forgotten(master)) {
             // The receipt may be of what was lost, and would take what others were granted in the same tick.
             return Err(StoreError::Unavailable { fault: Fault::Disconnected });
         }
