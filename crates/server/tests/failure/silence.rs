@@ -8,7 +8,9 @@ use slidegate_testbed::proxy::{FaultProxy, Way};
 use slidegate_testbed::redis::Server;
 use slidegate_testbed::wait;
 
-use crate::exact::{broken, exact_after_us, largest_permille, latency_us, modes, of_n, seed};
+use crate::exact::{
+    bound, broken, exact_after_us, largest_permille, latency_us, modes, of_n, seed, within_us,
+};
 use crate::fleet::{Fleet, INSTANCES, Plan};
 use crate::processes::Usage;
 use crate::table::{Length, Table, ms};
@@ -25,15 +27,6 @@ enum Silence {
 
 /// By then every breaker has tripped: five calls of 10 ms each, one after another, and what was queued.
 const TRIPPED_AFTER_US: u64 = 300_000;
-
-/// In how many microseconds all but one in a hundred of the checks were decided, of those between two readings of all
-/// instances' own histograms: the bound of its bucket. From outside, this machine's other work would be measured too.
-fn decided_within_us(before: &[(u64, u64)], after: &[(u64, u64)]) -> u64 {
-    let counts: Vec<(u64, u64)> =
-        before.iter().zip(after).map(|((bound, old), (_, new))| (*bound, new - old)).collect();
-    let all = counts.last().map_or(0, |(_, count)| *count);
-    counts.iter().find(|(_, count)| count * 100 >= all * 99).map_or(u64::MAX, |(bound, _)| *bound)
-}
 
 /// How long Envoy waits for an answer by default.
 const ENVOY_WAITS_US: u64 = 20_000;
@@ -78,7 +71,7 @@ fn fall_silent(silence: Silence, lasts: Duration) -> Seen {
     wait_until("tripped breakers", from + TRIPPED_AFTER_US);
     let tripped = fleet.check_times_us();
     wait_until("the last of the silence", from + silent_us - 200_000);
-    let decided_within_us = decided_within_us(&tripped, &fleet.check_times_us());
+    let decided_within_us = within_us(&tripped, &fleet.check_times_us(), 990);
     let usage = [before, usage(&fleet)];
     wait_until("the end of the silence", from + silent_us);
     match silence {
@@ -127,10 +120,9 @@ impl Seen {
             tripping < 15_000,
         );
         let within = self.decided_within_us;
-        let told = if within == u64::MAX { "> 100 ms".to_owned() } else { format!("<= {within} us") };
         table.timed(
             "99th percentile after that, by the instances' own histogram",
-            told,
+            bound(within),
             "< 1 ms",
             within <= 1_000,
         );

@@ -76,14 +76,14 @@ impl Topology {
     }
 
     /// Kills the master, lets frozen replicas go on, and has one of them promoted at once, or when the servers have
-    /// found out for themselves. Returns what the replicas had counted, and when it is done.
-    pub(crate) fn kill_master(&self, replicas: &[&Server], at_once: bool) -> u32 {
+    /// found out for themselves. Returns when it is done, and what the replicas had counted, if they say so.
+    pub(crate) fn kill_master(&self, replicas: &[&Server], at_once: bool) -> Option<u32> {
         let old = self.master();
         old.kill();
         for replica in replicas {
             replica.cont();
         }
-        let counted = replicas.iter().map(|replica| used(replica)).max().unwrap_or(0);
+        let counted = replicas.iter().filter_map(|replica| used(replica)).max();
         if at_once {
             match self {
                 Self::Sentinel(sentinels) => sentinels.begin_failover(),
@@ -114,8 +114,9 @@ impl Topology {
     }
 }
 
-/// The permits in use at a server, as it was last written; 0 if it has no such counter.
-pub(crate) fn used(server: &Server) -> u32 {
-    let bytes: Vec<u8> = server.ask(&["GET", COUNTER]);
-    bytes.get(USED_AT).and_then(|used| used.try_into().ok()).map_or(0, u32::from_be_bytes)
+/// The permits in use at a server, as it was last written; 0 without such a counter. A replica of a Cluster sends those
+/// who ask away.
+pub(crate) fn used(server: &Server) -> Option<u32> {
+    let bytes: Vec<u8> = server.try_ask(&["GET", COUNTER])?;
+    Some(bytes.get(USED_AT).and_then(|used| used.try_into().ok()).map_or(0, u32::from_be_bytes))
 }

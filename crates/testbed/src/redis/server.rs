@@ -229,6 +229,11 @@ impl Server {
         }
     }
 
+    /// [`ask`](Self::ask) for those who know what to do without: nothing where it is refused or not answered.
+    pub fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> Option<T> {
+        T::from_redis_value(self.command(words).ok()?).ok()
+    }
+
     /// A field of `INFO`: `server.info("connected_clients")`.
     ///
     /// # Panics
