@@ -4,14 +4,17 @@
 //! Limiter::check
 //!   1. denial cache   answers at once what is known to be denied: nothing below is asked
 //!   2. resilience     one deadline; what to answer when the store does not
-//!   3. scatter        a check whose counters lie in several slots of a cluster, as one
-//!   4. flights        checks that wait for the same node share one call
+//!   3. leases         spends what this instance took ahead; takes ahead what it will need next
+//!   4. scatter        a check whose counters lie in several slots of a cluster, as one
+//!   5. flights        checks that wait for the same node share one call
 //! Batch::call
 //! ```
 //!
 //! The order is the design. The denial cache is outermost, since a denial must cost nothing, whatever else
 //! is going on. The deadline comes next: it counts from the arrival of a check, whatever its time is spent on
-//! below. Scatter sits above flights, because its parts are checks like any other: they share calls, and calls
+//! below, waiting for a lease included; and while a node fails, nothing may be spent that others can't see, so
+//! resilience decides before leases are asked. Leases sit above scatter and flights, because a lease is a check like
+//! any other to them: it shares calls, and keeps its place in the line of its counters. Scatter sits above flights, because its parts are checks like any other: they share calls, and calls
 //! on one counter never overtake each other.
 //!
 //! The upper stages are [`Store`](crate::store::Store)s around another one, so the stack is a type and costs no
@@ -21,6 +24,7 @@
 pub(crate) mod batch;
 pub(crate) mod denial_cache;
 pub(crate) mod flights;
+pub(crate) mod leases;
 #[cfg(test)]
 pub(crate) mod model;
 pub(crate) mod resilient;
@@ -33,11 +37,12 @@ use tokio::runtime::Handle;
 use batch::Batch;
 use denial_cache::DenialCache;
 use flights::Flights;
+use leases::{Leases, Slow};
 use resilient::Resilient;
 use scatter::Scatter;
 
 /// The stages in front of a shared store.
-pub(crate) type Stack<B> = DenialCache<Resilient<Scatter<B>>>;
+pub(crate) type Stack<B> = DenialCache<Resilient<Leases<B>>>;
 
 /// What is chosen about the stages.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +58,7 @@ pub(crate) struct Stages {
 /// Stacks the stages. `runtime` runs the calls.
 pub(crate) fn stack<B: Batch>(batch: B, stages: Stages, runtime: Handle) -> Stack<B> {
     let flights = Flights::new(batch, runtime.clone(), stages.flights, stages.timeout);
-    let scatter = Scatter::new(flights, runtime);
-    DenialCache::new(Resilient::new(scatter, stages.timeout), stages.denial_cache)
+    let scatter = Scatter::new(flights, runtime.clone());
+    let leases = Leases::new(scatter, Slow::default(), runtime);
+    DenialCache::new(Resilient::new(leases, stages.timeout), stages.denial_cache)
 }

@@ -202,6 +202,17 @@ pub(crate) fn decide_in(
     let granted = decide(now, times, &mut charges);
     let mut outcomes: Vec<_> = charges.iter().map(|charge| charge.outcome).collect();
     let mut receipts: Vec<_> = charges.iter().map(|charge| charge.receipt).collect();
+    if check.lease > Millis::ZERO {
+        // The same charge once more, and this time the window is held open for it.
+        drawn.clone_from(&before);
+        for ((state, charge), receipt) in drawn.iter_mut().zip(&check.charges).zip(&mut receipts) {
+            state.settle(now, &charge.limit);
+            let State::TickLog(log) = state else { panic!("only sliding windows are leased") };
+            let units = granted * charge.cost;
+            *receipt =
+                Some(log.lease(now, &charge.limit, units, check.lease)).filter(|taken| taken.units > 0);
+        }
+    }
     if check.probe {
         drawn = before;
         receipts.fill(None);
@@ -234,7 +245,7 @@ impl Batch for Model {
             terms: charge.terms,
             exact: false,
         });
-        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false }
+        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false, lease: Millis::ZERO }
     }
 
     async fn call(&self, checks: Vec<Counted>) -> Vec<Result<Decided, StoreError>> {
@@ -320,7 +331,7 @@ pub(crate) fn charge(name: &str, lane: u16, permits: u64, window_ms: u64) -> Own
 /// A check of the tests, its charges numbered as groups of their own.
 pub(crate) fn check(charges: impl IntoIterator<Item = OwnedCharge>) -> OwnedCheck {
     let charges = (0..).zip(charges).map(|(group, charge)| OwnedCharge { group, ..charge });
-    OwnedCheck { charges: charges.collect(), reserve: None, probe: false }
+    OwnedCheck { charges: charges.collect(), reserve: None, probe: false, lease: Millis::ZERO }
 }
 
 /// Any algorithm, with small numbers.

@@ -87,6 +87,11 @@ impl Calls {
         self.heartbeat.instances()
     }
 
+    /// Takes leave of the other instances; says whether they know.
+    pub(super) async fn leave(&self) -> bool {
+        self.heartbeat.leave().await
+    }
+
     pub(super) async fn connected(&self, deadline: Instant) -> bool {
         self.link.connected(deadline).await
     }
@@ -109,7 +114,6 @@ impl Calls {
             identity: self.ledgers.identity(),
             format: self.heartbeat.writes(),
             linger: self.linger,
-            lease: Millis::ZERO,
         }
     }
 
@@ -288,7 +292,7 @@ impl Batch for Calls {
                 exact,
             }
         });
-        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false }
+        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false, lease: Millis::ZERO }
     }
 
     async fn call(&self, checks: Vec<Counted>) -> Vec<Outcome> {

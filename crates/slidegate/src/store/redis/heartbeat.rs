@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
+use parking_lot::Mutex;
 use slidegate_core::time::Millis;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -70,8 +71,8 @@ const fn writes(own: u8, lowest: u8) -> u8 {
 pub(super) struct Heartbeat {
     newest: u8,
     heard: Arc<Heard>,
-    farewell: Option<Farewell>,
-    _task: OwnedTask,
+    farewell: Mutex<Option<Farewell>>,
+    task: Mutex<Option<OwnedTask>>,
 }
 
 /// What was last heard, and when.
@@ -114,8 +115,20 @@ impl Heartbeat {
                 .into_bytes()
                 .into();
         let task = OwnedTask::spawn(beat(link.clone(), heard.clone(), key.clone(), member.clone()));
-        let farewell = Some(Farewell { link: link.clone(), runtime, key, member });
-        Self { newest, heard, farewell, _task: task }
+        let farewell = Mutex::new(Some(Farewell { link: link.clone(), runtime, key, member }));
+        Self { newest, heard, farewell, task: Mutex::new(Some(task)) }
+    }
+
+    /// Beats no more, and takes the instance from the set; says whether the server has done so. The second time there is
+    /// nothing to do.
+    pub(super) async fn leave(&self) -> bool {
+        // A beat under way is executed before what follows it.
+        drop(self.task.lock().take());
+        let farewell = self.farewell.lock().take();
+        match farewell {
+            Some(farewell) => farewell.say().await,
+            None => true,
+        }
     }
 
     /// Who is there, by the last beat that was answered.
@@ -153,12 +166,17 @@ impl Heard {
 /// Others need not wait until the instance counts as gone.
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        let Some(Farewell { link, runtime, key, member }) = self.farewell.take() else { return };
-        runtime.spawn(async move {
-            let mut leave = Cmd::new();
-            leave.arg("ZREM").arg(&*key).arg(&*member);
-            let _ = link.aside(Link::slot(&key), &leave, Instant::now() + BEAT_MAX).await;
-        });
+        let Some(farewell) = self.farewell.get_mut().take() else { return };
+        let runtime = farewell.runtime.clone();
+        runtime.spawn(farewell.say());
+    }
+}
+
+impl Farewell {
+    async fn say(self) -> bool {
+        let mut leave = Cmd::new();
+        leave.arg("ZREM").arg(&*self.key).arg(&*self.member);
+        self.link.aside(Link::slot(&self.key), &leave, Instant::now() + BEAT_MAX).await.is_ok()
     }
 }
 
