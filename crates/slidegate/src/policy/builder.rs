@@ -424,7 +424,10 @@ impl PolicyBuilder {
             if let Some(name) = name {
                 check_name(name)?;
             }
-            let limit = NamedLimit::new(&self.name, name.as_deref(), index + 1, count, *limit);
+            let mut limit = NamedLimit::new(&self.name, name.as_deref(), index + 1, count, *limit);
+            if (2..=SHARDS_MAX).contains(&self.shards) && !self.terms.shadow {
+                limit.split(self.shards);
+            }
             if let Some(name) = shared_name(&named, &limit) {
                 return Err(PolicyError::DuplicateLimit { policy: self.name.clone(), name });
             }

@@ -202,6 +202,12 @@ impl Policy {
         self.shards
     }
 
+    /// The same, as far as it is done: a policy that only watches is not split, since what it would have denied is not
+    /// told by one of its shards.
+    pub(crate) const fn split(&self) -> u32 {
+        if self.terms.shadow { 1 } else { self.shards }
+    }
+
     pub(crate) const fn terms(&self) -> Terms {
         self.terms
     }

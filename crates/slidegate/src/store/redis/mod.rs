@@ -154,9 +154,10 @@ impl RedisStore {
     /// What it has done so far.
     pub fn figures(&self) -> RedisFigures {
         let resilient = self.stack.inner();
-        let (leases, without) = (resilient.inner().figures(), resilient.figures());
-        let scatter = resilient.inner().scatter().figures();
-        let flights = resilient.inner().scatter().flights().figures();
+        let (leases, without) = (resilient.inner().inner(), resilient.figures());
+        let scatter = leases.scatter().figures();
+        let flights = leases.scatter().flights().figures();
+        let (leases, shards) = (leases.figures(), resilient.inner().figures());
         let (link, instances) = (self.calls().link_figures(), self.calls().instances());
         RedisFigures {
             connected: link.connected,
@@ -169,7 +170,7 @@ impl RedisStore {
             bytes_sent: link.bytes_out,
             bytes_received: link.bytes_in,
             coalesced: flights.coalesced,
-            cached_denials: self.stack.figures().hits,
+            cached_denials: self.stack.figures().hits + shards.hits,
             lease_calls: leases.calls,
             leased: leases.spent,
             leased_denials: leases.denied,
@@ -191,14 +192,14 @@ impl RedisStore {
     /// Checks that come all the same are decided as ever; they lease nothing.
     pub async fn close(&self, most: Millis) -> bool {
         let leave = async {
-            self.stack.inner().inner().close().await;
+            self.stack.inner().inner().inner().close().await;
             self.calls().leave().await
         };
         tokio::time::timeout(most.into(), leave).await.unwrap_or(false)
     }
 
     fn calls(&self) -> &Calls {
-        self.stack.inner().inner().scatter().flights().batch()
+        self.stack.inner().inner().inner().scatter().flights().batch()
     }
 }
 
