@@ -118,8 +118,11 @@ impl<S: Store> Shards<S> {
         }
         let others = (1..shards).map(|step| (first + step) % shards);
         let seen = self.look(check, others).await;
-        let mut rooms: SmallVec<[(u32, u32); 8]> =
-            seen.iter().map(|(place, look)| (room(check, look), *place)).filter(|(room, _)| *room > 0).collect();
+        let mut rooms: SmallVec<[(u32, u32); 8]> = seen
+            .iter()
+            .map(|(place, look)| (room(check, look), *place))
+            .filter(|(room, _)| *room > 0)
+            .collect();
         rooms.sort_by_key(|(room, _)| std::cmp::Reverse(*room));
         for (_, place) in rooms.into_iter().take(TRIES_MAX) {
             let again = self.ask(check, place, false).await?;
