@@ -80,9 +80,9 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "0f44ce1d664980aea78c3cd224bff7efe3012429",
-                "480d67911de94b6cca00db4704179dbb0a42ed3d",
-                "f9c825195ae83345047402247c246dfde59a7839",
+                "c6da4a757cd0b373d7530f59b413af19051981fe",
+                "4a40ef6ec6b5044bfec5a5cc88cd37c4d9591c37",
+                "e8013b893956fea151d51e914d8d478a645d1c80",
             ]
         );
     }

@@ -16,11 +16,10 @@ use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::ReservationId;
 use crate::store::redis::scripts::FORMAT;
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
-use crate::store::redis::wire;
 use crate::store::redis::wire::{Call, Draft, Line, Settle, read_checks, read_settled};
 
 /// The earliest reading of a clock: two years after the Unix epoch. Core dates what a step of the clock moves to
-/// before it at it; plain.lua does not, since no window reaches there.
+/// before it at it; scripts/plain/ does not, since no window reaches there.
 const FIRST_US: u64 = 2 * 366 * 86_400_000_000;
 
 /// What becomes of a call.
@@ -106,14 +105,14 @@ pub(super) enum Op {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) steps: u32,
-    /// Checks that plain.lua answered, and check.lua.
+    /// Checks that scripts/plain/ answered, and check.lua.
     pub(super) plain: u32,
     pub(super) any: u32,
     /// Keys of steps that are not compared.
     pub(super) restless: u32,
     pub(super) stale: u32,
     pub(super) behind: u32,
-    /// Steps that left a long value; of those, by plain.lua alone; with its ring wrapped around.
+    /// Steps that left a long value; of those, by scripts/plain/ alone; with its ring wrapped around.
     pub(super) long: u32,
     pub(super) long_plain: u32,
     pub(super) wrapped: u32,
@@ -288,8 +287,7 @@ impl<'a> Walk<'a> {
         let expected = book.checks(&sent.draft, &sent.checks, line);
         let reply = self.compare(&CHECK, &call, &book, now, false);
         let replies = read_checks(&reply, &sent.checks).unwrap();
-        let plain =
-            matches!(&replies[..], [Ok(wire::Told { reset_epochs, .. })] if reset_epochs[..] == [None]);
+        let plain = matches!(&replies[..], [Ok(told)] if told.reset_epochs.iter().all(Option::is_none));
         let found: Vec<Told> = replies.into_iter().map(Told::of).collect();
         assert!(book.restless || found == expected, "told {found:?}, not {expected:?}");
         self.count(plain, &found);
