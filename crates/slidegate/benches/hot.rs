@@ -143,7 +143,7 @@ impl Scene {
 }
 
 fn run(server: &Server, instances: usize, variant: Variant) -> Figures {
-    server.command(&["FLUSHALL"]);
+    let _: String = server.ask(&["FLUSHALL"]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let scene = Arc::new(Scene {
         started: runtime.block_on(async { Instant::now() }),

@@ -28,6 +28,8 @@ pub(super) const TLS: [&str; 3] = ["ca", "cert", "key"];
 
 pub(super) const RETRY: [&str; 2] = ["after", "budget"];
 
+pub(super) const LADDER: [&str; 6] = ["slow", "slow_for", "fast", "fast_for", "trip_after", "recover_for"];
+
 pub(super) const CLIENT_IP: [&str; 5] = ["trusted_proxies", "header", "hops", "ipv4_prefix", "ipv6_prefix"];
 
 pub(super) const HEADERS: [&str; 2] = ["legacy", "mode"];
@@ -79,6 +81,7 @@ pub(super) const ALL: [(&str, &[&str]); 19] = [
     ("store", &STORE),
     ("tls", &TLS),
     ("retry", &RETRY),
+    ("ladder", &LADDER),
     ("client_ip", &CLIENT_IP),
     ("headers", &HEADERS),
     ("policy", &POLICY),

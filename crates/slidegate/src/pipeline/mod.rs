@@ -3,7 +3,7 @@
 //! ```text
 //! Limiter::check
 //!   1. denial cache   answers at once what is known to be denied: nothing below is asked
-//!   2. resilience     one deadline; what to answer when the store does not
+//!   2. resilience     one deadline; what to answer when the store does not, or when a node is failing
 //!   3. shards         one of the parts that a counter is split into, and another if that is full
 //!   4. leases         spends what this instance took ahead; takes ahead what it will need next
 //!   5. scatter        a check whose counters lie in several slots of a cluster, as one
@@ -30,10 +30,12 @@ pub(crate) mod flights;
 pub(crate) mod leases;
 #[cfg(test)]
 pub(crate) mod model;
+pub(crate) mod nodes;
 pub(crate) mod resilient;
 pub(crate) mod scatter;
 pub(crate) mod shards;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -41,13 +43,14 @@ use tokio::runtime::Handle;
 use batch::Batch;
 use denial_cache::DenialCache;
 use flights::Flights;
-use leases::{Leases, Slow};
+use leases::Leases;
+use nodes::Nodes;
 use resilient::Resilient;
 use scatter::Scatter;
 use shards::Shards;
 
 /// The stages in front of a shared store.
-pub(crate) type Stack<B> = DenialCache<Resilient<Shards<Leases<B>>>>;
+pub(crate) type Stack<B> = DenialCache<Resilient<Shards<Leases<B>, B>, B>>;
 
 /// What is chosen about the stages.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +64,11 @@ pub(crate) struct Stages {
 }
 
 /// Stacks the stages. `runtime` runs the calls.
-pub(crate) fn stack<B: Batch>(batch: B, stages: Stages, runtime: Handle) -> Stack<B> {
-    let flights = Flights::new(batch, runtime.clone(), stages.flights, stages.timeout);
+pub(crate) fn stack<B: Batch + Nodes>(batch: B, stages: Stages, runtime: Handle) -> Stack<B> {
+    let batch = Arc::new(batch);
+    let flights = Flights::new(batch.clone(), runtime.clone(), stages.flights, stages.timeout);
     let scatter = Scatter::new(flights, runtime.clone());
-    let leases = Leases::new(scatter, Slow::default(), runtime);
-    let shards = Shards::new(leases, stages.denial_cache);
-    DenialCache::new(Resilient::new(shards, stages.timeout), stages.denial_cache)
+    let leases = Leases::new(scatter, runtime);
+    let shards = Shards::new(leases, batch.clone(), stages.denial_cache);
+    DenialCache::new(Resilient::new(shards, batch, stages.timeout), stages.denial_cache)
 }

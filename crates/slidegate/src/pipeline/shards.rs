@@ -21,10 +21,15 @@
 //! * A few large costs may find no shard with room for them, while all together have it.
 //! * Penalties and shadow policies are not split: see [`Policy::split`](crate::Policy::shards).
 //!
+//! # A node that is away
+//! Its shards are left out: what they hold can't be had for as long. Once none can be asked, it is as for any other
+//! check: the policies say.
+//!
 //! A check of several policies takes the same turn in each of them.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
@@ -34,8 +39,9 @@ use slidegate_core::time::Millis;
 use smallvec::SmallVec;
 
 use super::denial_cache::{DenialCache, DenialFigures};
+use super::nodes::Nodes;
 use crate::decision::Outcomes;
-use crate::error::StoreError;
+use crate::error::{Fault, StoreError};
 use crate::policy::Lease;
 use crate::store::{Answer, Certainty, Charge, Check, Counter, ReservationId, Settled, Store};
 
@@ -48,19 +54,20 @@ const LEASED_TRIES_MAX: u32 = 8;
 
 /// Splits counters.
 #[derive(Debug)]
-pub(crate) struct Shards<S> {
+pub(crate) struct Shards<S, N> {
+    nodes: Arc<N>,
     /// Denials of single shards.
     each: DenialCache<S>,
     /// Whose turn it is.
     turn: AtomicU32,
 }
 
-impl<S> Shards<S> {
-    /// In front of `inner`; `denial_cache`: whether denials of single shards are remembered.
-    pub(crate) fn new(inner: S, denial_cache: bool) -> Self {
+impl<S, N> Shards<S, N> {
+    /// In front of `inner`, which asks these nodes; `denial_cache`: whether denials of single shards are remembered.
+    pub(crate) fn new(inner: S, nodes: Arc<N>, denial_cache: bool) -> Self {
         let random = crate::random::u128().to_le_bytes();
         let turn = AtomicU32::new(u32::from_le_bytes([random[0], random[1], random[2], random[3]]));
-        Self { each: DenialCache::new(inner, denial_cache), turn }
+        Self { nodes, each: DenialCache::new(inner, denial_cache), turn }
     }
 
     /// The stage behind.
@@ -79,7 +86,7 @@ fn shards_of(check: &Check<'_>) -> u32 {
     check.charges.iter().map(|charge| charge.counter.policy.split()).max().unwrap_or(1)
 }
 
-impl<S: Store> Shards<S> {
+impl<S: Store, N: Nodes> Shards<S, N> {
     /// Asks one shard of each counter; `looks`: charges nothing.
     async fn ask(&self, check: &Check<'_>, place: u32, looks: bool) -> Result<Answer, StoreError> {
         let key = |charge: &Charge<'_>| match charge.counter.policy.split() {
@@ -96,7 +103,33 @@ impl<S: Store> Shards<S> {
             })
             .collect();
         let reserve = check.reserve.filter(|_| !looks);
-        self.each.check(&Check { charges: &charges, reserve, ..*check }).await
+        let check = Check { charges: &charges, reserve, ..*check };
+        if self.nodes.are_troubled() {
+            let owned = self.nodes.own(&check);
+            let away = owned.charges.iter().find_map(|charge| self.nodes.away(charge.key.lane()));
+            if let Some(away) = away {
+                // A node that is slow and not to be asked is as good as none.
+                let fault = away.fault.unwrap_or(Fault::Timeout);
+                return Err(StoreError::Unavailable { fault });
+            }
+        }
+        self.each.check(&check).await
+    }
+
+    /// Asks the shard whose turn it is; if its node can't be asked, another one.
+    async fn ask_first(&self, check: &Check<'_>, shards: u32) -> Result<(u32, Answer), StoreError> {
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % shards;
+        let mut result = self.ask(check, first, false).await;
+        let mut place = first;
+        for step in 1..shards {
+            // What was lost may have been charged.
+            if !matches!(result, Err(StoreError::Unavailable { .. })) {
+                break;
+            }
+            place = (first + step) % shards;
+            result = self.ask(check, place, false).await;
+        }
+        result.map(|answer| (place, answer))
     }
 
     /// All shards but one, at once.
@@ -108,8 +141,7 @@ impl<S: Store> Shards<S> {
     }
 
     async fn charge(&self, check: &Check<'_>, shards: u32) -> Result<Answer, StoreError> {
-        let first = self.turn.fetch_add(1, Ordering::Relaxed) % shards;
-        let answer = self.ask(check, first, false).await?;
+        let (first, answer) = self.ask_first(check, shards).await?;
         if !may_pass_elsewhere(check, &answer) {
             return Ok(scaled(check, first, answer));
         }
@@ -125,7 +157,7 @@ impl<S: Store> Shards<S> {
             .collect();
         rooms.sort_by_key(|(room, _)| std::cmp::Reverse(*room));
         for (_, place) in rooms.into_iter().take(TRIES_MAX) {
-            let again = self.ask(check, place, false).await?;
+            let Ok(again) = self.ask(check, place, false).await else { continue };
             if again.granted > 0 {
                 return Ok(scaled(check, place, again));
             }
@@ -144,7 +176,7 @@ impl<S: Store> Shards<S> {
         let (mut place, mut soonest) = (first, answer);
         for step in 1..shards.min(LEASED_TRIES_MAX) {
             let at = (first + step) % shards;
-            let again = self.ask(check, at, false).await?;
+            let Ok(again) = self.ask(check, at, false).await else { continue };
             if again.granted > 0 {
                 return Ok(scaled(check, at, again));
             }
@@ -267,7 +299,7 @@ async fn all<T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) 
     results.into_iter().flatten().collect()
 }
 
-impl<S: Store> Store for Shards<S> {
+impl<S: Store, N: Nodes> Store for Shards<S, N> {
     async fn check(&self, check: &Check<'_>) -> Result<Answer, StoreError> {
         match shards_of(check) {
             1 => self.inner().check(check).await,

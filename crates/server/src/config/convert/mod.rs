@@ -8,6 +8,7 @@ mod doors;
 mod leases;
 mod limits;
 mod net;
+mod outage;
 mod overrides;
 mod paths;
 mod policies;
@@ -67,7 +68,6 @@ pub(super) struct PolicyPlaces {
     pub(super) shadow: Option<Span>,
     pub(super) count_denied: Option<Span>,
     pub(super) exempt: Option<Span>,
-    pub(super) on_store_failure: Option<Span>,
     /// The first part of the key that is hashed.
     pub(super) secret: Option<Span>,
 }

@@ -33,12 +33,14 @@ impl RoundTrip {
     }
 }
 
-/// For how long a check may be leased; `None`: not at all.
-pub(super) fn of(check: &Check<'_>, slow: bool, round_trip_us: u64) -> Option<Millis> {
+/// For how long a check may be leased; `None`: not at all. `slow_us` is the round trip of a store that is slow.
+pub(super) fn of(check: &Check<'_>, slow_us: Option<u64>, round_trip_us: u64) -> Option<Millis> {
     if check.reserve.is_some() || check.charges.is_empty() {
         return None;
     }
-    let trips = Millis(round_trip_us.saturating_mul(ROUND_TRIPS).div_ceil(1000));
+    let slow = slow_us.is_some();
+    let trip_us = slow_us.unwrap_or_default().max(round_trip_us);
+    let trips = Millis(trip_us.saturating_mul(ROUND_TRIPS).div_ceil(1000));
     let lengths = check.charges.iter().map(|charge| of_charge(charge, slow, trips));
     lengths.min().flatten().filter(|length| *length > Millis::ZERO)
 }
@@ -70,7 +72,7 @@ mod tests {
     use crate::policy::Policy;
     use crate::store::Counter;
 
-    fn length(limits: &str, lease: Lease, slow: bool, round_trip_us: u64) -> Option<Millis> {
+    fn length(limits: &str, lease: Lease, slow_us: Option<u64>, round_trip_us: u64) -> Option<Millis> {
         let policy = Policy::builder("p").limits(limits).lease(lease).build().unwrap();
         let charges: Vec<Charge<'_>> = (policy.limits().iter())
             .map(|limit| Charge {
@@ -80,25 +82,25 @@ mod tests {
                 terms: policy.terms(),
             })
             .collect();
-        of(&Check { times: 1, charges: &charges, reserve: None }, slow, round_trip_us)
+        of(&Check { times: 1, charges: &charges, reserve: None }, slow_us, round_trip_us)
     }
 
     #[test]
     fn the_shortest_window_says_how_long() {
-        assert_eq!(length("10/1s", Lease::For(Millis(15)), false, 0), Some(Millis(15)));
-        assert_eq!(length("10/1s; 1000/1h", Lease::Auto, false, 9_000), Some(Millis(20)));
-        assert_eq!(length("1000/1h", Lease::Auto, false, 300), Some(Millis(20)));
-        assert_eq!(length("1000/1h", Lease::Auto, false, 9_001), Some(Millis(37)));
-        assert_eq!(length("10/1s", Lease::None, false, 9_000), None);
+        assert_eq!(length("10/1s", Lease::For(Millis(15)), None, 0), Some(Millis(15)));
+        assert_eq!(length("10/1s; 1000/1h", Lease::Auto, None, 9_000), Some(Millis(20)));
+        assert_eq!(length("1000/1h", Lease::Auto, None, 300), Some(Millis(20)));
+        assert_eq!(length("1000/1h", Lease::Auto, None, 9_001), Some(Millis(37)));
+        assert_eq!(length("10/1s", Lease::None, None, 9_000), None);
     }
 
     /// A store that is slow is asked less often, by those who leased nothing before as well.
     #[test]
     fn while_the_store_is_slow_all_lease_that_can() {
-        assert_eq!(length("10/5s", Lease::None, true, 8_000), Some(Millis(32)));
-        assert_eq!(length("10/5s", Lease::For(Millis(5)), true, 8_000), Some(Millis(32)));
-        assert_eq!(length("10/5s", Lease::For(Millis(50)), true, 8_000), Some(Millis(50)));
+        assert_eq!(length("10/5s", Lease::None, Some(8_000), 300), Some(Millis(32)));
+        assert_eq!(length("10/5s", Lease::For(Millis(5)), Some(8_000), 300), Some(Millis(32)));
+        assert_eq!(length("10/5s", Lease::For(Millis(50)), Some(8_000), 300), Some(Millis(50)));
         // The window is too short.
-        assert_eq!(length("10/1ms", Lease::None, true, 8_000), None);
+        assert_eq!(length("10/1ms", Lease::None, Some(8_000), 300), None);
     }
 }

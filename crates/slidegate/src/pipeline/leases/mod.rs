@@ -1,6 +1,6 @@
 //! Leases: an instance takes permits for the next moment in one call, and spends them itself.
 //!
-//! For policies that ask for it, and for all `sliding_window` policies while the store is slow. How much is leased,
+//! For policies that ask for it, and for all `sliding_window` policies while the store is slow (`on_slow_store: lease`). How much is leased,
 //! until when it may be spent and how long a limit that is reached is left alone is decided by the
 //! [purse](slidegate_core::instance::purse) of each check, in the core; here is who waits for what.
 //!
@@ -34,7 +34,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use slidegate_core::decision::Cost;
 use slidegate_core::time::Millis;
@@ -45,6 +45,7 @@ use tokio::time::Instant;
 
 use super::batch::Batch;
 use super::denial_cache::names::Naming;
+use super::nodes::Nodes;
 use super::scatter::Scatter;
 use crate::error::{Fault, StoreError};
 use crate::store::{Answer, Check, Counter, ReservationId, Settled, Store};
@@ -61,24 +62,9 @@ use accounts::Accounts;
 use keeper::Keeper;
 use length::RoundTrip;
 
-/// Whether the store is slow, so that all may lease that can. Shared with whoever judges that.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Slow(Arc<AtomicBool>);
-
-impl Slow {
-    /// From now on it is, or is not.
-    pub(crate) fn set(&self, slow: bool) {
-        self.0.store(slow, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// Leases in front of the stages that call.
 #[derive(Debug)]
-pub(crate) struct Leases<B: Batch> {
+pub(crate) struct Leases<B> {
     shared: Arc<Shared<B>>,
 }
 
@@ -89,7 +75,6 @@ struct Shared<B> {
     naming: Naming,
     accounts: Accounts,
     clock: Clock,
-    slow: Slow,
     round_trip: RoundTrip,
     figures: Figures,
     /// Set once, at the end: nothing is leased any more.
@@ -137,20 +122,19 @@ impl Clock {
     }
 }
 
-impl<B: Batch> Leases<B> {
+impl<B: Batch + Nodes> Leases<B> {
     /// In front of `scatter`, with tasks of `runtime`.
-    pub(crate) fn new(scatter: Scatter<B>, slow: Slow, runtime: Handle) -> Self {
-        Self::by(Clock::System, scatter, slow, runtime)
+    pub(crate) fn new(scatter: Scatter<B>, runtime: Handle) -> Self {
+        Self::by(Clock::System, scatter, runtime)
     }
 
-    fn by(clock: Clock, scatter: Scatter<B>, slow: Slow, runtime: Handle) -> Self {
+    fn by(clock: Clock, scatter: Scatter<B>, runtime: Handle) -> Self {
         let shared = Shared {
             scatter,
             runtime,
             naming: Naming::random(),
             accounts: Accounts::default(),
             clock,
-            slow,
             round_trip: RoundTrip::default(),
             figures: Figures::default(),
             closing: watch::Sender::new(false),
@@ -183,6 +167,16 @@ impl<B: Batch> Leases<B> {
         let _ = self.shared.keepers.subscribe().wait_for(|keepers| *keepers == 0).await;
     }
 
+    /// How long a round trip to the store takes if it is slow, in microseconds.
+    fn slow_us(&self, check: &Check<'_>) -> Option<u64> {
+        let nodes = self.shared.scatter.flights().batch();
+        if !nodes.are_troubled() {
+            return None;
+        }
+        let slow = nodes.slow_round_trip(Nodes::own(nodes, check).lane())?;
+        Some(u64::try_from(slow.as_micros()).unwrap_or(u64::MAX))
+    }
+
     /// Asks for itself.
     async fn straight(&self, check: &Check<'_>) -> Result<Answer, StoreError> {
         let asked_us = self.shared.clock.now_us();
@@ -213,7 +207,7 @@ impl<B: Batch> Leases<B> {
             Turn::Full => Some(Err(Waiting::full(shared, name))),
             Turn::Waits(told) => Some(Err(Waiting::new(shared, name, check.times, told))),
             Turn::Calls => {
-                let owned = shared.scatter.flights().batch().own(check);
+                let owned = Batch::own(shared.scatter.flights().batch(), check);
                 let lane = owned.lane();
                 if owned.charges.iter().any(|charge| charge.key.lane() != lane) {
                     account.never_leases();
@@ -278,10 +272,10 @@ impl<B: Batch> Drop for Waiting<'_, B> {
     }
 }
 
-impl<B: Batch> Store for Leases<B> {
+impl<B: Batch + Nodes> Store for Leases<B> {
     async fn check(&self, check: &Check<'_>) -> Result<Answer, StoreError> {
         let shared = &self.shared;
-        let length = length::of(check, shared.slow.get(), shared.round_trip.get());
+        let length = length::of(check, self.slow_us(check), shared.round_trip.get());
         let length = length.filter(|_| !*shared.closing.borrow());
         let Some(turn) = length.and_then(|length| self.turn(check, length)) else {
             // What waits for a network is kept apart from what is answered here, which needs no allocation.

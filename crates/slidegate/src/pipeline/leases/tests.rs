@@ -16,11 +16,11 @@ use crate::{Ask, Decision, Limiter};
 
 type Subject = Arc<Leases<Model>>;
 
-fn leases(model: &Model, slow: Slow) -> Subject {
+fn leases(model: &Model) -> Subject {
     let runtime = Handle::current();
     let flights = Flights::new(model.clone(), runtime.clone(), true, PATIENCE);
     let scatter = Scatter::new(flights, runtime.clone());
-    Arc::new(Leases::by(Clock::Runtime(Instant::now()), scatter, slow, runtime))
+    Arc::new(Leases::by(Clock::Runtime(Instant::now()), scatter, runtime))
 }
 
 fn policy(limits: &str) -> PolicyBuilder {
@@ -33,7 +33,7 @@ fn leased(limits: &str) -> PolicyBuilder {
 
 /// An instance: a limiter of one policy over stages of its own.
 fn instance(model: &Model, policy: PolicyBuilder) -> (Limiter<Subject>, Subject) {
-    let stage = leases(model, Slow::default());
+    let stage = leases(model);
     let limiter = Limiter::builder().policy(policy.build().unwrap()).store(stage.clone()).build().unwrap();
     (limiter, stage)
 }
@@ -220,7 +220,7 @@ async fn what_can_not_be_leased_goes_straight_on() {
     let policies = ["p1", "p2"].map(|name| {
         Policy::builder(name).limits("100/10s").lease(Lease::Auto).key("{header:x-user}").build().unwrap()
     });
-    let stage = leases(&model, Slow::default());
+    let stage = leases(&model);
     let limiter = Limiter::builder().policies(policies).store(stage.clone()).build().unwrap();
     for _ in 0..50 {
         let asks = [Ask::new("p1", &["1"]), Ask::new("p2", &["2"])];
@@ -232,20 +232,19 @@ async fn what_can_not_be_leased_goes_straight_on() {
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_slow_all_lease_and_then_no_more() {
     let model = Model::new(Course { there_ms: 5, back_ms: 5, fails: None });
-    let slow = Slow::default();
-    let stage = leases(&model, slow.clone());
+    let stage = leases(&model);
     let policy = policy("100000/10s").build().unwrap();
     let limiter = Limiter::builder().policy(policy).store(stage.clone()).build().unwrap();
     assert_eq!(allowed(checks(&limiter, 50)).await, 50);
     assert_eq!(stage.figures().calls, 0);
-    slow.set(true);
+    model.world(|world| world.slow = Some(Duration::from_millis(10)));
     for _ in 0..100 {
         assert_eq!(allowed(checks(&limiter, 5)).await, 5);
         pass(1).await;
     }
     let during = stage.figures().calls;
     assert!((1..20).contains(&during), "{during}");
-    slow.set(false);
+    model.world(|world| world.slow = None);
     assert_eq!(allowed(checks(&limiter, 50)).await, 50);
     assert_eq!(stage.figures().calls, during);
 }

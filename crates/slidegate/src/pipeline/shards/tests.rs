@@ -6,19 +6,19 @@ use tokio::runtime::Handle;
 
 use super::*;
 use crate::pipeline::flights::Flights;
-use crate::pipeline::leases::{Leases, Slow};
+use crate::pipeline::leases::Leases;
 use crate::pipeline::model::{Model, PATIENCE, ROUND_TRIP, settle_down};
 use crate::pipeline::scatter::Scatter;
 use crate::policy::PolicyBuilder;
 use crate::{Ask, CheckError, Limiter, Policy};
 
-type Subject = Arc<Shards<Leases<Model>>>;
+type Subject = Arc<Shards<Leases<Model>, Model>>;
 
 fn subject(model: &Model) -> Subject {
     let runtime = Handle::current();
     let flights = Flights::new(model.clone(), runtime.clone(), true, PATIENCE);
     let scatter = Scatter::new(flights, runtime.clone());
-    Arc::new(Shards::new(Leases::new(scatter, Slow::default(), runtime), true))
+    Arc::new(Shards::new(Leases::new(scatter, runtime), Arc::new(model.clone()), true))
 }
 
 fn limiter(model: &Model, policy: PolicyBuilder) -> Limiter<Subject> {
@@ -128,4 +128,20 @@ async fn shards_of_policies_that_lease_add_up_as_well() {
     assert_eq!(passed, 100);
     settle_down().await;
     assert_eq!(used(&model), [25; 4]);
+}
+
+/// Three of four shards lie on nodes that can't be asked: a quarter of the limit is left, and an error when that is
+/// away, too.
+#[tokio::test(start_paused = true)]
+async fn shards_of_nodes_that_are_away_are_left_out() {
+    let model = Model::new(ROUND_TRIP);
+    let limiter = limiter(&model, Policy::builder("p").limits("8/1m").shards(4));
+    model.world(|world| world.away.extend([0, 1, 3]));
+    let mut passed = 0;
+    for _ in 0..8 {
+        passed += u32::from(limiter.check("p", &[]).await.unwrap().is_allowed());
+    }
+    assert_eq!((passed, used(&model)), (2, vec![2]));
+    model.world(|world| world.away.extend([2]));
+    assert!(limiter.check("p", &[]).await.is_err());
 }
