@@ -84,6 +84,10 @@ impl Nodes for Peers {
         Some(Era { number: state.eras, began_us })
     }
 
+    fn slow_round_trip(&self, _: u16) -> Option<Duration> {
+        None
+    }
+
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
         let mut index = 0;
         let charges = check.charges.iter().map(|charge| {
@@ -100,7 +104,7 @@ impl Nodes for Peers {
                 exact: matches!(limit.algorithm(), Algorithm::SlidingWindow { .. }),
             }
         });
-        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false }
+        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false, lease: Millis::ZERO }
     }
 
     fn place(&self) -> Option<Place> {

@@ -105,8 +105,9 @@ impl Walk<'_> {
             }),
             Step::Damage { key, place, byte } => self.each(*key, |desk, key| {
                 let Ok(Some(mut value)) = desk.ask::<Option<Vec<u8>>>(&[b"GET", key]) else { return };
-                // Not a tick log: what is damaged there, only who looks at it finds.
-                if value.get(1) == Some(&0) {
+                // Not a tick log: what is damaged there, only who looks at it finds. Nor permits in use, by more than a few:
+                // a million of them, converted to a sorted log, take this test minutes to read.
+                if value.get(1) == Some(&0) || matches!(place, 8..=10 | 16..=18) {
                     return;
                 }
                 match value.get_mut(*place) {
