@@ -1,5 +1,7 @@
 //! Figures of a crowd's outcome that several bars ask for.
 
+use std::collections::BTreeMap;
+
 use slidegate_testbed::crowd::{Answer, Outcome, Record, Told};
 use slidegate_testbed::random::Random;
 
@@ -80,6 +82,16 @@ pub(crate) fn exact_after_us(outcome: &Outcome, moment: u64) -> u64 {
     // One that never was: longer than any run lasts.
     const NEVER_US: u64 = 3_600_000_000;
     (0..INSTANCES).map(|instance| first(instance).unwrap_or(NEVER_US)).max().unwrap_or(NEVER_US)
+}
+
+/// When no store stood behind answers: for each half second of the run, their number of each instance.
+pub(crate) fn degraded_times(outcome: &Outcome) -> String {
+    let mut counts = BTreeMap::<u64, [u32; INSTANCES]>::new();
+    for record in outcome.records.iter().filter(|record| !record.told.is_exact()) {
+        counts.entry(record.sent_us / 500_000).or_default()[record.instance] += 1;
+    }
+    let rows = counts.iter().map(|(half, counts)| format!("{}.{} s {counts:?}", half / 2, half % 2 * 5));
+    rows.collect::<Vec<_>>().join(", ")
 }
 
 /// Answers to requests sent since `moment` that no store stood behind.

@@ -7,8 +7,8 @@ use slidegate_testbed::random::Random;
 use slidegate_testbed::wait;
 
 use crate::exact::{
-    admitted_between, broken, degraded_since, exact_after_us, largest_permille, modes, moment_us, of_n, p999,
-    seed, within_us,
+    admitted_between, broken, degraded_since, degraded_times, exact_after_us, largest_permille, modes,
+    moment_us, of_n, p999, seed, within_us,
 };
 use crate::fleet::{Fleet, Plan};
 use crate::table::{Length, Table, ms};
@@ -115,7 +115,7 @@ impl Case {
         let window_us = u64::try_from(self.window.as_micros()).unwrap();
         let lost = admitted_between(&outcome, held_us.max(killed_us.saturating_sub(window_us)), killed_us);
         println!("{}", outcome.summary());
-        println!("modes: {}", modes(&outcome));
+        println!("modes: {}; not exact: {}", modes(&outcome), degraded_times(&outcome));
         let counted = [by_master, by_replica];
         Run { outcome, plan, counted, lost, decided_within_us, killed_us, promoted_us }
     }

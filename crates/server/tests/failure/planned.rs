@@ -8,7 +8,8 @@ use slidegate_testbed::redis::Server;
 use slidegate_testbed::wait;
 
 use crate::exact::{
-    broken, degraded_since, exact_after_us, largest_permille, modes, moment_us, of_n, p999, seed, within_us,
+    broken, degraded_since, degraded_times, exact_after_us, largest_permille, modes, moment_us, of_n, p999,
+    seed, within_us,
 };
 use crate::fleet::{Fleet, Plan};
 use crate::table::{Length, Table, ms};
@@ -63,6 +64,7 @@ fn replaced(kind: Kind, how: Planned, lasts: Duration) {
     let decided_within_us = within_us(&before, &fleet.check_times_us(), 999);
     drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
+    println!("not exact: {}", degraded_times(&outcome));
 
     let mut table = Table::new("R2", &format!("{how:?}, 500/1 s, 2 N offered"), Length::Whole);
     figures(&mut table, &outcome, promoted_us, decided_within_us);
@@ -105,6 +107,7 @@ fn resharded(length: Length, lasts: Duration) {
     let decided_within_us = within_us(&before, &fleet.check_times_us(), 999);
     drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
+    println!("not exact: {}", degraded_times(&outcome));
     let mut table =
         Table::new("R2", &format!("slot of the counter moved {moves} times, 500/1 s, 2 N offered"), length);
     let permille = largest_permille(&outcome, &plan);
