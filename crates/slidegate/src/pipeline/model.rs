@@ -237,6 +237,10 @@ impl Nodes for Model {
         None
     }
 
+    fn doubt(&self, _: u16) -> Option<Era> {
+        None
+    }
+
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
         Batch::own(self, check)
     }

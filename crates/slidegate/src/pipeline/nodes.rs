@@ -19,6 +19,10 @@ pub(crate) trait Nodes: Send + Sync + 'static {
     /// Whether checks of a lane are to be decided without the store, and since when.
     fn away(&self, lane: u16) -> Option<Away>;
 
+    /// A check was not decided that needed this lane's node, although it was held to be well: the era in which the check
+    /// is answered. It is the same one until a call is answered. `None`: nobody serves the lane.
+    fn doubt(&self, lane: u16) -> Option<Era>;
+
     /// The check in the store's terms.
     fn own(&self, check: &Check<'_>) -> OwnedCheck;
 
