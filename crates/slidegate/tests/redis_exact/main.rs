@@ -12,6 +12,7 @@ mod failover;
 mod faults;
 mod memory;
 mod outage;
+mod put_back;
 mod replies;
 mod resharding;
 mod upgrades;
