@@ -258,6 +258,10 @@ impl Nodes for Model {
         self.world(|world| world.slow)
     }
 
+    fn doubt(&self, _: u16) -> Option<Era> {
+        None
+    }
+
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
         Batch::own(self, check)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use slidegate::Mode;
+use slidegate::core::instance::ladder::Thresholds;
 use slidegate::core::time::Millis;
 use slidegate::error::Fault;
 use slidegate_testbed::redis::Server;
@@ -17,7 +18,10 @@ const CHECKS: u32 = 1000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_refuses_new_keys_and_policies_say_what_is_answered() {
     let server = Server::options().max_memory(0, "noeviction").start();
-    let limiter = limiter(&config(&server.url(), Millis(2_000)), denying_and_allowing()).await;
+    // A breaker would keep them from the server.
+    let never = Thresholds { failures: u32::MAX, calls_min: u32::MAX, ..Thresholds::default() };
+    let patient = config(&server.url(), Millis(2_000)).ladder(never);
+    let limiter = limiter(&patient, denying_and_allowing()).await;
     assert_eq!(check(&limiter, "denying", &["first"]).await.mode(), Mode::Normal);
     let full: u64 = server.info("used_memory").parse().unwrap();
     // Half of what is there: buffers of clients come and go, and must make no room.

@@ -286,7 +286,8 @@ impl Calls {
     /// forgotten grants of, again with what they were.
     async fn decide_once(&self, lane: u16, checks: &[Counted], deadline: Instant) -> Vec<Outcome> {
         let roll_call = self.roll_call(lane);
-        let caps = roll_call.map(|era| roll_calls::caps(checks, era, self.instances().count, &self.ledgers));
+        let caps = roll_call
+            .map(|era| roll_calls::caps(checks, era, self.heartbeat.place(self.instances), &self.ledgers));
         let cut = caps.as_ref().map(|caps| roll_calls::cut(checks, caps));
         let asked = cut.as_deref().unwrap_or(checks);
         let mut attempts = self.attempt(lane, asked, &[], deadline).await;
@@ -388,7 +389,8 @@ impl Batch for Calls {
         for taken in taken {
             self.ledgers.give_back(taken.key.shared_name(), taken.receipt.units);
         }
-        if taken.first().is_some_and(|taken| self.roll_call(taken.key.lane()).is_some()) {
+        let master = taken.first().and_then(|taken| self.link.master(taken.key.lane()));
+        if master.is_some_and(|master| self.link.masters().may_have_forgotten(master)) {
             // The receipt may be of what was lost, and would take what others were granted in the same tick.
             return Err(StoreError::Unavailable { fault: Fault::Disconnected });
         }

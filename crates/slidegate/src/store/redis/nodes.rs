@@ -45,6 +45,10 @@ impl Nodes for Calls {
         standing.away.map(|era| Away { era, fault })
     }
 
+    fn doubt(&self, lane: u16) -> Option<Era> {
+        self.link.doubt(lane)
+    }
+
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
         Batch::own(self, check)
     }

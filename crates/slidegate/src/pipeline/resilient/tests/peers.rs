@@ -81,6 +81,13 @@ impl Nodes for Peers {
         None
     }
 
+    fn doubt(&self, _: u16) -> Option<Era> {
+        let began_us = self.now_us();
+        let mut state = self.state.lock();
+        state.eras += 1;
+        Some(Era { number: state.eras, began_us })
+    }
+
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
         let mut index = 0;
         let charges = check.charges.iter().map(|charge| {
