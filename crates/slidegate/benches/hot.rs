@@ -4,7 +4,8 @@
 //! An instance is a `RedisStore`: its own connection, identity and ledger; all of them run in one process, on one thread, so
 //! that the other core is the server's and the probe's. Callers ask again as soon as they are answered. The limit is
 //! 5000/1s, leases last 20 ms, there are 8 shards, and a check may take a second, as nothing here is about timeouts.
-//! The denial cache is off, unless the row says otherwise: it would keep most denials from the server whatever else is done.
+//! The denial cache is off, unless the row says otherwise: it keeps most denials from the server whatever else is done. In
+//! the rows `never full` nothing is denied.
 //!
 //! *Used* is W over the mean time from an admission to the N-th after it, which can't be shorter than W. *Largest
 //! window* counts admissions that were both sent and answered within one W: more than N is proof of a fault, and ends
@@ -31,6 +32,8 @@ use tokio::task::{JoinHandle, coop};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 const PERMITS: u32 = 5000;
+/// More than one core can ask for.
+const NEVER: u32 = 1_000_000_000;
 const WINDOW_US: u64 = 1_000_000;
 const LEASE: Millis = Millis(20);
 const SHARDS: u32 = 8;
@@ -46,14 +49,22 @@ struct Variant {
     leases: bool,
     shards: bool,
     denial_cache: bool,
+    /// So many permits that the limit is never reached: what leases save where nothing is denied.
+    never_full: bool,
 }
 
-const VARIANTS: [Variant; 5] = [
-    Variant { name: "flights alone", leases: false, shards: false, denial_cache: false },
-    Variant { name: "leases", leases: true, shards: false, denial_cache: false },
-    Variant { name: "shards", leases: false, shards: true, denial_cache: false },
-    Variant { name: "leases and shards", leases: true, shards: true, denial_cache: false },
-    Variant { name: "flights, denial cache", leases: false, shards: false, denial_cache: true },
+const fn variant(name: &'static str) -> Variant {
+    Variant { name, leases: false, shards: false, denial_cache: false, never_full: false }
+}
+
+const VARIANTS: [Variant; 7] = [
+    variant("flights alone"),
+    Variant { leases: true, ..variant("leases") },
+    Variant { shards: true, ..variant("shards") },
+    Variant { leases: true, shards: true, ..variant("leases and shards") },
+    Variant { denial_cache: true, ..variant("flights, denial cache") },
+    Variant { never_full: true, ..variant("flights, never full") },
+    Variant { leases: true, never_full: true, ..variant("leases, never full") },
 ];
 
 /// How many instances the pictures show; the table shows the last.
@@ -123,7 +134,8 @@ fn saved(figures: &Figures) -> Value {
 }
 
 fn policy(variant: Variant) -> PolicyBuilder {
-    let policy = Policy::builder("hot").limits(&format!("{PERMITS}/1s"));
+    let permits = if variant.never_full { NEVER } else { PERMITS };
+    let policy = Policy::builder("hot").limits(&format!("{permits}/1s"));
     let policy = if variant.leases { policy.lease(Lease::For(LEASE)) } else { policy };
     if variant.shards { policy.shards(SHARDS) } else { policy }
 }
@@ -134,6 +146,8 @@ struct Scene {
     stopped: AtomicBool,
     checks: AtomicU64,
     degraded: AtomicU64,
+    /// Then admissions are not remembered: there are millions, and nothing to prove.
+    never_full: bool,
 }
 
 impl Scene {
@@ -150,6 +164,7 @@ fn run(server: &Server, instances: usize, variant: Variant) -> Figures {
         stopped: AtomicBool::new(false),
         checks: AtomicU64::new(0),
         degraded: AtomicU64::new(0),
+        never_full: variant.never_full,
     });
     let limiters: Vec<_> =
         (0..instances).map(|_| limiter(server, &runtime, policy(variant), variant.denial_cache)).collect();
@@ -222,7 +237,7 @@ async fn ask(scene: Arc<Scene>, instance: usize, limiter: Limiter<RedisStore>) -
         scene.checks.fetch_add(1, Ordering::Relaxed);
         if decision.mode().is_degraded() || decision.mode() == Mode::Full {
             scene.degraded.fetch_add(1, Ordering::Relaxed);
-        } else if decision.is_allowed() {
+        } else if decision.is_allowed() && !scene.never_full {
             let answered_us = scene.now_us();
             records.push(Record {
                 instance,

@@ -188,28 +188,48 @@ fn a_killed_sentinel_master_takes_nothing_with_it() {
 
 #[test]
 #[ignore = "minutes: cargo xtask failure r1"]
-fn r1_sentinel_second() {
+fn r1_sentinel_second_2n() {
     Case::second(Kind::Sentinel, 2).hold(Length::Whole);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask failure r1"]
+fn r1_sentinel_second_10n() {
     Case::second(Kind::Sentinel, 10).hold(Length::Whole);
 }
 
 #[test]
 #[ignore = "minutes: cargo xtask failure r1"]
-fn r1_cluster_second() {
+fn r1_cluster_second_2n() {
     Case::second(Kind::Cluster, 2).hold(Length::Whole);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask failure r1"]
+fn r1_cluster_second_10n() {
     Case::second(Kind::Cluster, 10).hold(Length::Whole);
 }
 
 #[test]
 #[ignore = "minutes: cargo xtask failure r1"]
-fn r1_sentinel_minute() {
+fn r1_sentinel_minute_2n() {
     Case::minute(Kind::Sentinel, 2).hold(Length::Whole);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask failure r1"]
+fn r1_sentinel_minute_10n() {
     Case::minute(Kind::Sentinel, 10).hold(Length::Whole);
 }
 
 #[test]
 #[ignore = "minutes: cargo xtask failure r1"]
-fn r1_cluster_minute() {
+fn r1_cluster_minute_2n() {
     Case::minute(Kind::Cluster, 2).hold(Length::Whole);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask failure r1"]
+fn r1_cluster_minute_10n() {
     Case::minute(Kind::Cluster, 10).hold(Length::Whole);
 }

@@ -77,15 +77,15 @@ impl Nodes for Peers {
         self.state.lock().away
     }
 
+    fn slow_round_trip(&self, _: u16) -> Option<Duration> {
+        None
+    }
+
     fn doubt(&self, _: u16) -> Option<Era> {
         let began_us = self.now_us();
         let mut state = self.state.lock();
         state.eras += 1;
         Some(Era { number: state.eras, began_us })
-    }
-
-    fn slow_round_trip(&self, _: u16) -> Option<Duration> {
-        None
     }
 
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
