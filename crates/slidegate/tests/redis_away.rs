@@ -19,9 +19,12 @@ async fn limiter(server: &Server, within: Millis) -> Limiter<RedisStore> {
     let store = RedisStore::start(&config).unwrap();
     assert!(store.connected(Millis(20_000)).await, "{}", server.log());
     let policy = |name: &str| Policy::builder(name).limits("5/1h").key("{client_ip}");
-    let policies = [policy("denying"), policy("allowing").on_store_failure(OnStoreFailure::Allow)]
-        .map(|policy| policy.build());
-    let policies = policies.into_iter().map(Result::unwrap);
+    let answers = [
+        ("denying", OnStoreFailure::Deny),
+        ("allowing", OnStoreFailure::Allow),
+        ("sharing", OnStoreFailure::Local),
+    ];
+    let policies = answers.map(|(name, answer)| policy(name).on_store_failure(answer).build().unwrap());
     Limiter::builder().policies(policies).store(store).build().unwrap()
 }
 
@@ -62,8 +65,17 @@ async fn a_frozen_server_is_waited_for_until_the_deadline_and_no_longer() {
     let server = Server::start();
     let limiter = limiter(&server, Millis(50)).await;
     until_normal(&limiter).await;
+    // How many share is known from the first beat on.
+    let mut ticks = interval(Duration::from_millis(20));
+    let beats = async {
+        while limiter.store().figures().instances == 0 {
+            ticks.tick().await;
+        }
+    };
+    timeout(PATIENCE, beats).await.unwrap();
     server.stop();
-    for (policy, expected) in [("denying", Mode::DenyAll), ("allowing", Mode::AllowAll)] {
+    let answers = [("sharing", Mode::Local), ("denying", Mode::DenyAll), ("allowing", Mode::AllowAll)];
+    for (policy, expected) in answers {
         for key in 0..20 {
             let asked = Instant::now();
             let decision = limiter.check(policy, &[&key.to_string()]).await.unwrap();

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use slidegate::core::instance::ladder::Thresholds;
 use slidegate::core::time::Millis;
 use slidegate::error::Fault;
 use slidegate::policy::OnStoreFailure;
@@ -25,6 +26,12 @@ pub(crate) fn config(url: &str, timeout: Millis) -> RedisConfig {
     RedisConfig::parse(url).unwrap().timeout(timeout)
 }
 
+/// The same, but no breaker keeps checks from the store, whatever fails.
+pub(crate) fn config_without_breaker(url: &str, timeout: Millis) -> RedisConfig {
+    let never = Thresholds { failures: u32::MAX, calls_min: u32::MAX, ..Thresholds::default() };
+    config(url, timeout).ladder(never)
+}
+
 /// A limiter that has connected.
 pub(crate) async fn limiter(config: &RedisConfig, policies: Vec<Policy>) -> Limiter<RedisStore> {
     let store = RedisStore::start(config).unwrap();
@@ -34,14 +41,14 @@ pub(crate) async fn limiter(config: &RedisConfig, policies: Vec<Policy>) -> Limi
 
 /// A policy of one counter that all share, and which denies without the store.
 pub(crate) fn policy(name: &str, limits: &str) -> Policy {
-    Policy::builder(name).limits(limits).build().unwrap()
+    Policy::builder(name).limits(limits).on_store_failure(OnStoreFailure::Deny).build().unwrap()
 }
 
 /// Policies of a counter for each client: `denying` and `allowing` without the store.
 pub(crate) fn denying_and_allowing() -> Vec<Policy> {
     let policy = |name| Policy::builder(name).limits("5/1h").key("{client_ip}");
-    let both = [policy("denying"), policy("allowing").on_store_failure(OnStoreFailure::Allow)];
-    both.map(|policy| policy.build().unwrap()).into()
+    let both = [("denying", OnStoreFailure::Deny), ("allowing", OnStoreFailure::Allow)];
+    both.map(|(name, answer)| policy(name).on_store_failure(answer).build().unwrap()).into()
 }
 
 pub(crate) async fn check(limiter: &Limiter<RedisStore>, policy: &str, key: &[&str]) -> Decision {

@@ -80,9 +80,9 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "c6da4a757cd0b373d7530f59b413af19051981fe",
-                "4a40ef6ec6b5044bfec5a5cc88cd37c4d9591c37",
-                "e8013b893956fea151d51e914d8d478a645d1c80",
+                "1d8423ab2f1dba78015a93e23795ed32562f7166",
+                "193b509686681f8a970894e53b70408c00dc7338",
+                "b62a6692491ad6498a792802ec816b3d59e00635",
             ]
         );
     }

@@ -17,9 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
+use tracing::debug;
 
+use super::masters::Master;
 use super::refusal::{self, Refusal};
 use super::task::OwnedTask;
 use super::tls::Authenticated;
@@ -70,6 +72,8 @@ pub(super) struct Opened {
 pub(super) struct Hello {
     pub(super) is_master: bool,
     pub(super) is_cluster: bool,
+    /// How long it took to answer a `PING`.
+    pub(super) round_trip: Duration,
 }
 
 /// Why a connection was not opened.
@@ -243,8 +247,29 @@ async fn greet(connection: &mut MultiplexedConnection, connector: &Connector) ->
         ask(connection, "SELECT", &select).await?;
     }
     let who = read_hello(&ask(connection, "HELLO", &hello()).await?)?;
+    let asked = Instant::now();
     ask(connection, "PING", &::redis::cmd("PING")).await?;
-    Ok(who)
+    Ok(Hello { round_trip: asked.elapsed(), ..who })
+}
+
+/// Which master answers. One that may not say it (ACL) is another each time.
+pub(super) async fn master(
+    connection: &mut MultiplexedConnection,
+    patience: Duration,
+) -> Result<Master, NotOpened> {
+    let mut info = ::redis::cmd("INFO");
+    info.arg("replication");
+    let asked = async {
+        match connection.send_packed_command(&info).await {
+            Ok(Value::ServerError(error)) => {
+                debug!(code = error.code(), "INFO replication is refused");
+                Ok(Master::unknown())
+            }
+            Ok(reply) => Ok(text(&reply).and_then(Master::of_info).unwrap_or_else(Master::unknown)),
+            Err(error) => Err(NotOpened::new(refusal::of_transport(&error), error.category())),
+        }
+    };
+    within(patience, "no answer to INFO", asked).await
 }
 
 async fn ask(connection: &mut MultiplexedConnection, name: &str, command: &Cmd) -> Result<Value, NotOpened> {
@@ -287,7 +312,8 @@ fn read_hello(reply: &Value) -> Result<Hello, NotOpened> {
         return Err(NotOpened::new(Fault::TooOld, format!("its version is {}.{}", version.0, version.1)));
     }
     let is_master = field(reply, "role").is_none_or(|role| role == "master");
-    Ok(Hello { is_master, is_cluster: field(reply, "mode") == Some("cluster") })
+    let is_cluster = field(reply, "mode") == Some("cluster");
+    Ok(Hello { is_master, is_cluster, round_trip: Duration::ZERO })
 }
 
 /// A field of a reply that lists names and values in turn (RESP2) or is a map (RESP3).

@@ -203,9 +203,17 @@ fn scripts_decide_what_core_decides() {
     assert!(tally.plain * 4 > tally.steps, "{tally:?}");
     assert!(tally.any * 10 > tally.steps, "{tally:?}");
     assert!(tally.restless * 10 < tally.steps, "{tally:?}");
-    for reached in
-        [tally.stale, tally.behind, tally.long, tally.long_plain, tally.raised, tally.leased, tally.refunded]
-    {
+    for reached in [
+        tally.stale,
+        tally.behind,
+        tally.put_back,
+        tally.only_put_back,
+        tally.long,
+        tally.long_plain,
+        tally.raised,
+        tally.leased,
+        tally.refunded,
+    ] {
         assert!(reached > 0, "{tally:?}");
     }
 }

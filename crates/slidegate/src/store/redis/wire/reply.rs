@@ -43,10 +43,16 @@ pub(in super::super) struct Told {
 /// Why a check was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Undecided {
-    /// A call with a higher seq was executed before.
-    Stale,
+    /// A call with a higher seq was executed before; or a call that only puts back found nothing to put back.
+    Stale {
+        /// The last call of this instance that the store knows of.
+        stored: u64,
+    },
     /// The store has forgotten grants of this instance.
-    Behind,
+    Behind {
+        /// The last of its calls that the store knows of.
+        stored: u64,
+    },
     /// Another program's key.
     Foreign,
     /// A counter of a newer release.
@@ -82,10 +88,10 @@ fn read_check(reader: &mut Reader<'_>, counted: &Counted, now: Now) -> Option<Re
     reader.u8()?;
     let (status, granted) = (reader.u8()?, reader.u32()?);
     if status != 0 {
-        let _last_seq = reader.u64()?;
+        let stored = reader.u64()?;
         return Some(Err(match status {
-            1 => Undecided::Stale,
-            2 => Undecided::Behind,
+            1 => Undecided::Stale { stored },
+            2 => Undecided::Behind { stored },
             4 => Undecided::Newer,
             _ => Undecided::Foreign,
         }));
