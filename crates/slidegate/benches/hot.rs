@@ -41,7 +41,7 @@ const SHARDS: u32 = 8;
 const CALLERS: usize = 64;
 /// Until purses know how busy the key is, and the first window is over.
 const WARM_UP: Duration = Duration::from_millis(1500);
-const MEASURED: Duration = Duration::from_secs(8);
+const MEASURED: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy)]
 struct Variant {
