@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`grants`] | what it was granted of one key, so that it can be put back after a failover |
 //! | [`ladder`] | how well a node of the store answers, in three steps |
+//! | [`purse`] | what it has leased and not spent yet, and how much it leases next |
 //! | [`roll_call`] | who has yet to put back, after a master change |
 //! | [`share`] | which part of a limit is an instance's own while there is no store |
 //! | [`standing`] | how much it may use while it can't know what the others use |
@@ -13,6 +14,7 @@
 
 pub mod grants;
 pub mod ladder;
+pub mod purse;
 pub mod roll_call;
 pub mod share;
 pub mod standing;

@@ -84,6 +84,18 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
                 figures.coalesced,
             ),
             ("store_cached_denials", "Checks denied from the denial cache.", figures.cached_denials),
+            ("store_lease_calls", "Calls that leased permits.", figures.lease_calls),
+            ("store_leased_checks", "Checks allowed from a lease.", figures.leased),
+            (
+                "store_leased_denials",
+                "Checks denied without a call, since a lease had just found the limit reached.",
+                figures.leased_denials,
+            ),
+            (
+                "store_unspent_checks",
+                "Checks that were leased and given back unspent.",
+                figures.leases_given_back,
+            ),
             ("store_scattered_checks", "Checks of several slots of a cluster.", figures.scattered),
             ("store_given_back", "Counters that were given something back.", figures.given_back),
             (

@@ -46,6 +46,7 @@ use std::time::Duration;
 
 use slidegate_core::decision::{Cost, Mode, Outcome};
 use slidegate_core::instance::Era;
+use slidegate_core::time::Millis;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -241,7 +242,7 @@ impl<S: Store, N: Nodes> Resilient<S, N> {
             .filter(|((charge, _), _)| mine(charge))
             .map(|((_, owned), era)| (owned.clone(), *era))
             .unzip();
-        (OwnedCheck { charges, reserve: None, probe: false }, eras)
+        (OwnedCheck { charges, reserve: None, probe: false, lease: Millis::ZERO }, eras)
     }
 }
 
@@ -274,6 +275,11 @@ fn unknown(charge: &Charge<'_>) -> Outcome {
     Outcome { limit: charge.counter.limit.limit().capacity(), ..Outcome::default() }
 }
 
+/// Whether its counters lie on several nodes, of which others may be asked if one is away.
+fn is_split(check: &Check<'_>) -> bool {
+    check.charges.iter().any(|charge| charge.counter.policy.split() > 1)
+}
+
 /// Whether a check asks for numbers only.
 fn is_peek(check: &Check<'_>) -> bool {
     check.charges.iter().all(|charge| charge.cost == 0)
@@ -283,6 +289,7 @@ impl<S: Store, N: Nodes> Store for Resilient<S, N> {
     async fn check(&self, check: &Check<'_>) -> Result<Answer, StoreError> {
         if self.nodes.are_troubled()
             && !is_peek(check)
+            && !is_split(check)
             && let Some(answer) = self.beside_the_store(check)
         {
             return Ok(answer);

@@ -77,6 +77,10 @@ impl Nodes for Peers {
         self.state.lock().away
     }
 
+    fn slow_round_trip(&self, _: u16) -> Option<Duration> {
+        None
+    }
+
     fn doubt(&self, _: u16) -> Option<Era> {
         let began_us = self.now_us();
         let mut state = self.state.lock();
@@ -100,7 +104,7 @@ impl Nodes for Peers {
                 exact: matches!(limit.algorithm(), Algorithm::SlidingWindow { .. }),
             }
         });
-        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false }
+        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false, lease: Millis::ZERO }
     }
 
     fn place(&self) -> Option<Place> {
