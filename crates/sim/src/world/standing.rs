@@ -1,0 +1,286 @@
+//! What an instance may do without the store, and after a failover.
+//!
+//! Mirrors `pipeline/resilient` (the ladder, probes, decisions of this instance alone), `heartbeat.rs` (beats, places)
+//! and the link's part in roll calls: when one begins, how ledgers are brought in sync, when it is over.
+
+use slidegate_core::instance::ladder::{Step, Transition};
+use slidegate_core::instance::roll_call::{Beat, RollCall};
+use slidegate_core::instance::{share, standing};
+
+use super::network::{Body, LIFE, Receipted};
+use super::{Beaten, Event, World};
+use crate::broken::Broken;
+use crate::decide::Party;
+use crate::instance::{Connection, Instance};
+use crate::oracle::{Allowance, Rule};
+use crate::scene::OnFailure;
+
+/// Between two beats, and while a roll call goes on.
+const BEAT_US: u64 = 1_000_000;
+const BEAT_IN_ROLL_CALL_US: u64 = 100_000;
+
+/// Between two probes.
+const PROBE_US: u64 = 50_000;
+
+/// Between two looks at what is not in sync yet.
+const SYNC_US: u64 = 5_000;
+
+impl Instance {
+    pub(crate) fn is_failing(&self) -> bool {
+        self.ladder.step() == Step::Failing
+    }
+}
+
+impl World {
+    /// What a step of the ladder changes.
+    pub(super) fn step(&mut self, who: usize, transition: Option<Transition>) {
+        let Some(transition) = transition else { return };
+        self.tell(|_| format!("instance {who}: {transition:?}"));
+        let now_us = self.clock_us(who);
+        let life = self.instances[who].life;
+        if transition.to == Step::Failing {
+            let pause_us = self.rng.u64(PROBE_US / 2..PROBE_US);
+            self.queue.push(self.now_us + pause_us, Event::Probe { who, life });
+            if self.scene.on_failure == OnFailure::Local {
+                let era = self.instances[who].new_era(now_us);
+                self.instances[who].local = Some((era, self.now_us));
+            }
+        }
+        if transition.from == Step::Failing {
+            self.leave_local(who);
+        }
+    }
+
+    /// The node is there again, or the instance ends.
+    pub(super) fn leave_local(&mut self, who: usize) {
+        let Some((_, from_us)) = self.instances[who].local.take() else { return };
+        if let Some(place) = self.instances[who].place() {
+            for (key, watch) in self.watches.iter_mut().enumerate() {
+                let permits = self.instances[who].sides[key].limit.permits();
+                let units = share::share(permits, place);
+                watch.allow(Allowance { rule: Rule::LocalShare, from_us, to_us: self.now_us, units });
+            }
+        }
+        self.begin_roll_call(who);
+    }
+
+    /// Decides without the store.
+    pub(super) fn without_store(&mut self, who: usize, key: usize, party: Party) {
+        let now_us = self.clock_us(who);
+        let instance = &mut self.instances[who];
+        let (Some((era, _)), Some(place)) = (instance.local, instance.place()) else { return };
+        let seq = instance.take_seq();
+        let side = &mut instance.sides[key];
+        let (window, permits) = (side.limit.window(), side.limit.permits());
+        let held_then = side.grants.held_when(era, window);
+        let cap = standing::local_cap(era, now_us, window, share::share(permits, place), held_then);
+        let room = standing::room(cap, side.grants.held(now_us, window));
+        let units = party.times.min(room / party.cost.max(1)) * party.cost;
+        if units > 0 {
+            side.total += u64::from(units);
+            let seq = if self.broken == Broken::Totals { side.total } else { seq };
+            side.grants.accept(now_us, window, seq, units, slidegate_core::time::Millis::ZERO);
+            side.ack = seq;
+            self.figures.local += u64::from(units);
+            self.tell(|_| format!("instance {who} grants {units} of key {key} alone"));
+            self.spend(who, key, self.now_us, units, false);
+        }
+    }
+
+    /// Permits are spent.
+    pub(super) fn spend(&mut self, who: usize, key: usize, at_us: u64, units: u32, beside: bool) {
+        self.watches[key].spend(at_us, units, who);
+        if beside {
+            let rule = Rule::SplitBrain;
+            self.watches[key].allow(Allowance { rule, from_us: at_us, to_us: at_us, units });
+        }
+    }
+
+    // --- connections ---------------------------------------------------------------------------------
+
+    /// A connection is of no use any more.
+    pub(super) fn disconnected(&mut self, who: usize, connection: Connection) {
+        let instance = &mut self.instances[who];
+        if instance.connection != Some(connection) {
+            return;
+        }
+        instance.connection = None;
+        instance.silent_calls = 0;
+        let life = instance.life;
+        self.queue.push(self.now_us + 2 * self.scene.way_us.0, Event::Connect { who, life });
+        for key in 0..self.scene.limits.len() {
+            let side = &mut self.instances[who].sides[key];
+            let Some(flight) = side.flight.take_if(|flight| flight.connection == connection) else { continue };
+            side.grants.lost(flight.seq);
+            self.failed(who, key, &flight.aboard);
+        }
+    }
+
+    /// Looks for the master.
+    pub(super) fn connect(&mut self, who: usize) {
+        if self.instances[who].connection.is_some() {
+            return;
+        }
+        let life = self.instances[who].life;
+        let found = self.store.master.filter(|server| self.store.servers[*server].alive);
+        let Some(server) = found.filter(|_| !self.is_cut(who)) else {
+            let pause_us = self.rng.u64(5_000..40_000);
+            self.queue.push(self.now_us + pause_us, Event::Connect { who, life });
+            return;
+        };
+        let replid = self.store.servers[server].replid;
+        let connection = Connection { server, life: self.lives[server], replid };
+        let round_trip_us = self.way_us() + self.way_us();
+        let instance = &mut self.instances[who];
+        instance.connection = Some(connection);
+        instance.ladder.connected(round_trip_us);
+        let known = instance.known_replid;
+        self.tell(|_| format!("instance {who}: {connection:?}, was {known}"));
+        if known != 0 && known != replid {
+            self.begin_roll_call(who);
+        }
+    }
+
+    // --- roll calls ----------------------------------------------------------------------------------
+
+    /// The master is another one, or this instance has granted permits alone.
+    fn begin_roll_call(&mut self, who: usize) {
+        if !self.scene.exact {
+            return;
+        }
+        self.end_roll_call(who);
+        let now_us = self.clock_us(who);
+        let life = self.instances[who].life;
+        let era = self.instances[who].new_era(now_us);
+        let instance = &mut self.instances[who];
+        let roll_call = RollCall::begin(instance.heard.iter().copied(), LIFE);
+        // What was compared with another history, or before something was granted alone, is to be compared again.
+        instance.sides.iter_mut().for_each(|side| side.synced = 0);
+        if self.broken != Broken::NoRollCall {
+            instance.roll_call = Some((era, roll_call, self.now_us));
+        }
+        self.figures.roll_calls += 1;
+        self.tell(|world| format!("instance {who}: roll call of {:?}", world.instances[who].heard));
+        self.queue.push(self.now_us, Event::Sync { who, life });
+        self.plan_beat(who, 0);
+    }
+
+    /// Nobody is awaited any more, or the instance ends. What it could be granted of keys that it held nothing of is
+    /// excepted.
+    pub(super) fn end_roll_call(&mut self, who: usize) {
+        let Some((era, _, from_us)) = self.instances[who].roll_call.take() else { return };
+        let Some(place) = self.instances[who].place() else { return };
+        for (key, watch) in self.watches.iter_mut().enumerate() {
+            let side = &mut self.instances[who].sides[key];
+            let window = side.limit.window();
+            if side.grants.held_when(era, window).is_none() {
+                let units = share::share(side.limit.permits(), place);
+                let to_us = self.now_us.min(from_us + window.get() * 1000);
+                watch.allow(Allowance { rule: Rule::NoHistory, from_us, to_us, units });
+            }
+        }
+    }
+
+    /// Brings what is known of the keys in sync with the master.
+    pub(super) fn sync(&mut self, who: usize) {
+        let now_us = self.clock_us(who);
+        let life = self.instances[who].life;
+        if let Some(connection) = self.instances[who].connection {
+            if self.instances[who].in_sync(connection.replid, now_us) {
+                return;
+            }
+            for key in 0..self.scene.limits.len() {
+                let side = &mut self.instances[who].sides[key];
+                let held = side.grants.held(now_us, side.limit.window());
+                if side.flight.is_none() && side.synced != connection.replid && held > 0 {
+                    self.compare(who, key, connection);
+                }
+            }
+        }
+        self.queue.push(self.now_us + SYNC_US, Event::Sync { who, life });
+    }
+
+    /// Says that it is there, and will again. A roll call that begins does not wait for the next time.
+    pub(super) fn beat(&mut self, who: usize, number: u32) {
+        let now_us = self.clock_us(who);
+        let instance = &mut self.instances[who];
+        if number != instance.beats {
+            return;
+        }
+        if let Some(connection) = instance.connection {
+            let in_sync = instance.in_sync(connection.replid, now_us).then_some(connection.replid);
+            self.send(who, connection, Body::Beat { in_sync });
+        }
+        let in_roll_call = self.instances[who].roll_call.is_some();
+        let every_us = if in_roll_call { BEAT_IN_ROLL_CALL_US } else { BEAT_US };
+        let pause_us = self.rng.u64(every_us * 8 / 10..every_us);
+        self.plan_beat(who, pause_us);
+    }
+
+    pub(super) fn plan_beat(&mut self, who: usize, pause_us: u64) {
+        let instance = &mut self.instances[who];
+        instance.beats += 1;
+        let (life, number) = (instance.life, instance.beats);
+        self.queue.push(self.now_us + pause_us, Event::Beat { who, life, number });
+    }
+
+    pub(super) fn beat_answered(&mut self, who: usize, now_ms: u64, beats: &[(u64, Beaten)]) {
+        let now_us = self.clock_us(who);
+        let instance = &mut self.instances[who];
+        instance.hear(now_us, beats.iter().map(|(identity, _)| *identity).collect());
+        let (Some(connection), Some((_, roll_call, _))) = (instance.connection, &mut instance.roll_call) else {
+            return;
+        };
+        let beats: Vec<Beat> = beats
+            .iter()
+            .map(|(identity, beat)| Beat {
+                identity: *identity,
+                at_ms: beat.at_ms,
+                in_sync: beat.in_sync == Some(connection.replid),
+            })
+            .collect();
+        roll_call.heard(now_ms, &beats);
+        if roll_call.is_over() {
+            self.end_roll_call(who);
+            self.tell(|_| format!("instance {who}: the roll call is over"));
+        }
+    }
+
+    // --- probes --------------------------------------------------------------------------------------
+
+    pub(super) fn probe(&mut self, who: usize) {
+        if !self.instances[who].is_failing() {
+            return;
+        }
+        let now_us = self.clock_us(who);
+        let instance = &mut self.instances[who];
+        let life = instance.life;
+        let unanswered = instance.probing;
+        instance.probing = instance.connection.is_some();
+        let connection = instance.connection;
+        if unanswered || connection.is_none() {
+            let transition = instance.ladder.probe_failed(now_us);
+            self.step(who, transition);
+            if unanswered && let Some(connection) = connection {
+                self.disconnected(who, connection);
+            }
+        }
+        if let Some(connection) = connection {
+            self.send(who, connection, Body::Probe);
+        }
+        let pause_us = self.rng.u64(PROBE_US / 2..PROBE_US);
+        self.queue.push(self.now_us + pause_us, Event::Probe { who, life });
+    }
+
+    pub(super) fn probe_answered(&mut self, who: usize, answer: &Receipted) {
+        let now_us = self.clock_us(who);
+        let round_trip_us = self.now_us - answer.sent_us;
+        let instance = &mut self.instances[who];
+        if instance.connection != Some(answer.connection) {
+            return;
+        }
+        instance.probing = false;
+        let transition = instance.ladder.probe_answered(now_us, round_trip_us);
+        self.step(who, transition);
+    }
+}
