@@ -35,6 +35,7 @@
 //! 6. [`key`]: how the parts of a key become one text that no other list of parts has.
 //! 7. [`lease`], [`ledger`], [`algorithm::tick_log::image`], [`algorithm::tick_log::layout`]: the parts of a stored
 //!    counter that serve leases and failover, the whole of it, and its bytes.
+//! 8. [`instance`]: what an instance that shares a store works out for itself.
 //!
 //! # What it promises
 //! * `sliding_window` and `sliding_log`: for every instant t of continuous time, what was admitted in
@@ -57,6 +58,7 @@ extern crate std;
 pub mod algorithm;
 pub mod check;
 pub mod decision;
+pub mod instance;
 pub mod key;
 pub mod lease;
 pub mod ledger;

@@ -45,6 +45,18 @@ impl Bucket {
         Self { drained_ms: 0, remainder: 0, window_ms: 1, settled: Now::from_micros(0), backlog: 0, epoch }
     }
 
+    /// One whose state was kept elsewhere, where it was settled at `now` and under `limit`.
+    pub const fn stored(
+        epoch: u32,
+        backlog: u32,
+        remainder: u64,
+        drained_ms: u64,
+        now: Now,
+        limit: &Limit,
+    ) -> Self {
+        Self { drained_ms, remainder, window_ms: limit.window().0, settled: now, backlog, epoch }
+    }
+
     pub(super) const fn backlog(&self) -> u32 {
         self.backlog
     }

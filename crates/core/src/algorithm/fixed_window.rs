@@ -27,6 +27,11 @@ impl FixedWindow {
         Self { charged_ms: 0, used: 0, epoch }
     }
 
+    /// One whose state was kept elsewhere.
+    pub const fn stored(epoch: u32, used: u32, charged_ms: u64) -> Self {
+        Self { charged_ms, used, epoch }
+    }
+
     pub(super) const fn used(&self) -> u32 {
         self.used
     }

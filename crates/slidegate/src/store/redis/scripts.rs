@@ -19,7 +19,8 @@ macro_rules! script {
 
 /// Decides checks.
 pub(super) static CHECK: LazyLock<Script> = script!(
-    "call" "plain" "prelude" "tick_log" "sorted_log" "fixed_window" "bucket" "states" "check"
+    "call" "plain/each" "plain/tick_log" "plain/sorted_log" "plain/values" "plain/done"
+    "prelude" "tick_log" "sorted_log" "fixed_window" "bucket" "states" "check"
 );
 
 /// Gives back, or charges more.
@@ -79,9 +80,9 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "abf61d48fb18b618cdbfb760510fc2032fe396d3",
-                "d002b223e5e37f974bf27d22a659082f1b448566",
-                "86e96553ea7635cb8844dcf03c5bc81f1a36bd38",
+                "0f44ce1d664980aea78c3cd224bff7efe3012429",
+                "480d67911de94b6cca00db4704179dbb0a42ed3d",
+                "f9c825195ae83345047402247c246dfde59a7839",
             ]
         );
     }

@@ -15,5 +15,5 @@ if explicit == 0 then
 end
 local now_floor, now_ceil = floor(now / 1000), ceil(now / 1000)
 -- Shapes are counted from 1, limits from 0.
-local limits_at, shapes_at, done = at, at + limits * 21 - 24, 0
-at = shapes_at + shapes * 24 + 24
+local limits_at, shapes_at, done = at, at + limits * 21 - 25, 0
+at = shapes_at + shapes * 25 + 25

@@ -1,9 +1,9 @@
--- Decides the checks that plain.lua has left, in order: the twin of slidegate_core::check::decide.
+-- Decides the checks that plain/ has left, in order: the twin of slidegate_core::check::decide.
 --
 -- A counter that several checks name is read once. Nothing is written before the last check is decided, so a
 -- call that fails in here has changed nothing of theirs.
 
-local PLAIN, LAPSED = 0, 1 -- what a shape says of ledgers; 2: none
+local PLAIN, LAPSED = 0, 1 -- shapes of counters with ledgers; the others have none
 local SHADOW, COUNT_DENIED, WITH_LEDGER, HAS_LAPSED = 1, 2, 4, 8 -- flags of charges, in this order
 local PROBE, RECEIPTS, REMEMBER = 1, 2, 4 -- flags of checks
 
@@ -107,25 +107,32 @@ end
 
 local memories = {}
 
--- Decides the part of the call that begins `at`.
+-- Decides the part of the call that begins `at`, its keys at `key_at`.
 local function answer(place)
-  local kind, flags, status, stored, times, lease = string.byte(blob, at), RECEIPTS, DECIDED, 0, 0, 0
-  if kind > 0 then
-    local _, limit, ledger, cost, ack, reset_epoch
-    limit, ledger, times, cost = unpack('<BBI4I4', blob, shapes_at + kind * 24)
-    _, ack, reset_epoch, at = unpack('<BI8I8', blob, at)
-    n, ledger = 1, ledger == PLAIN and WITH_LEDGER or ledger == LAPSED and WITH_LEDGER + HAS_LAPSED or 0
-    status, stored = prepare(1, place + 1, limit, 0, ledger, cost, ack, reset_epoch, false)
-  else
-    local _, count
-    _, flags, count, times, lease, at = unpack('<BBBI4I4', blob, at)
-    n = count
-    for i = 1, count do
-      local key, limit, group, charge_flags, cost, ack, reset_epoch
-      key, limit, group, charge_flags, cost, ack, reset_epoch, at = unpack('<I2BBBI4I8I8', blob, at)
+  local shape, flags, status, stored, times, lease = string.byte(blob, at), RECEIPTS, DECIDED, 0, 0, 0
+  n = 0
+  if shape > 0 then
+    repeat
+      local limit, kind, left, cost, ack, reset_epoch
+      shape, ack, reset_epoch, at = unpack('<BI8I8', blob, at)
+      limit, kind, left, times, cost = unpack('<BBBI4I4', blob, shapes_at + shape * 25)
+      n = n + 1
       if status == DECIDED then
-        status, stored = prepare(i, key, limit, group, charge_flags, cost, ack, reset_epoch, flags % 2 == PROBE)
+        local ledger = kind == PLAIN and WITH_LEDGER or kind == LAPSED and WITH_LEDGER + HAS_LAPSED or 0
+        status, stored = prepare(n, key_at, limit, 0, ledger, cost, ack, reset_epoch, false)
       end
+      key_at = key_at + 1
+    until left == 0
+  else
+    local _
+    _, flags, n, times, lease, at = unpack('<BBBI4I4', blob, at)
+    for i = 1, n do
+      local limit, group, charge_flags, cost, ack, reset_epoch
+      limit, group, charge_flags, cost, ack, reset_epoch, at = unpack('<BBBI4I8I8', blob, at)
+      if status == DECIDED then
+        status, stored = prepare(i, key_at, limit, group, charge_flags, cost, ack, reset_epoch, flags % 2 == PROBE)
+      end
+      key_at = key_at + 1
     end
   end
   local granted = 0
@@ -135,8 +142,9 @@ local function answer(place)
     told[place + 1] = pack('<BBI4I8', 2, status, 0, stored or 0)
   end
   if flags >= REMEMBER then
-    local key, length
-    key, length, at = unpack('<I2I2', blob, at)
+    local key, length = key_at, nil
+    length, at = unpack('<I2', blob, at)
+    key_at = key_at + 1
     if granted > 0 then
       local memory, ttl, lingers = { sub(blob, at, at + length - 1) }, 1, 0
       for i = 1, n do
@@ -152,12 +160,12 @@ local function answer(place)
   end
 end
 
-local rest_at = at
+local rest_at, rest_key_at = at, key_at
 for _, part in ipairs(skipped or {}) do
-  at = part.at
+  at, key_at = part.at, part.key_at
   answer(part.place)
 end
-at = rest_at
+at, key_at = rest_at, rest_key_at
 for place = done, parts - 1 do answer(place) end
 
 for _, state in pairs(states) do ops_of(state.kind).save(state, state.limit) end

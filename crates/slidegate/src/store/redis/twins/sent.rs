@@ -37,7 +37,7 @@ fn scripts_use_nothing_newer_than_redis_6_2() {
     for script in [&CHECK, &SETTLE, &RESET] {
         for (at, _) in script.text.match_indices("KEYS") {
             let rest = &script.text[at..];
-            assert!(rest.starts_with("KEYS[") || rest.starts_with("KEYS, 1, parts)"), "{}", &rest[..20]);
+            assert!(rest.starts_with("KEYS[") || rest.starts_with("KEYS)"), "{}", &rest[..20]);
         }
         for (at, _) in script.text.match_indices("call(") {
             let word = script.text[at..].split('\'').nth(1).unwrap();

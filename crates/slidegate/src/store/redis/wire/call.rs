@@ -21,7 +21,7 @@ const HEAD_LEN: usize = 31;
 /// Bytes of a limit.
 const LIMIT_LEN: usize = 21;
 /// Bytes of a shape.
-const SHAPE_LEN: usize = 24;
+const SHAPE_LEN: usize = 25;
 
 const PROBE: u8 = 1;
 const RECEIPTS: u8 = 2;
@@ -77,25 +77,22 @@ impl Draft {
     ) -> Call {
         let mut writer = Writer::new(self, checks.len());
         let repeated = repeated_keys(checks);
-        for Counted { check, .. } in checks {
-            let first = check.charges.first().map(|charge| charge.key.shared_name().clone());
-            writer.keys.push(first.unwrap_or_else(|| Arc::from(&b""[..])));
-        }
         // Values are read together where that reads no long one, nor what another program may keep there.
-        writer.together = checks.len() > 1;
-        for (place, counted) in checks.iter().enumerate() {
-            let charge = plain(&counted.check)
-                .filter(|charge| self.lease == Millis::ZERO && !repeated.contains_key(charge.key.name()))
-                .filter(|_| writer.shapes.len() < usize::from(u8::MAX));
-            if let Some(charge) = charge {
-                let line = line(charge);
-                writer.together &= line.is_none_or(|line| !line.long);
-                writer.plain(charge, counted.times, line);
+        writer.together = true;
+        for counted in checks {
+            let check = &counted.check;
+            let plain = is_plain(check)
+                && self.lease == Millis::ZERO
+                && !check.charges.iter().any(|charge| repeated.contains_key(charge.key.name()))
+                && writer.shapes.len() + check.charges.len() <= usize::from(u8::MAX);
+            if plain {
+                writer.plain(counted, &mut line);
             } else {
                 writer.together = false;
-                writer.any(place, counted, &mut line, memory(&counted.check));
+                writer.any(counted, &mut line, memory(check));
             }
         }
+        writer.together &= writer.keys.len() > 1;
         writer.finish(self, checks.len())
     }
 
@@ -135,15 +132,24 @@ pub(in super::super) struct Settle {
     pub(in super::super) charge: Cost,
 }
 
-/// The only charge of a check that plain.lua can decide.
-fn plain(check: &OwnedCheck) -> Option<&OwnedCharge> {
-    let [charge] = check.charges.as_slice() else { return None };
-    let ordinary = !check.probe
+/// Whether scripts/plain/ can decide a check, as long as none of its counters is in an unusual state.
+fn is_plain(check: &OwnedCheck) -> bool {
+    let ordinary = |charge: &OwnedCharge| {
+        charge.terms == slidegate_core::check::Terms::default()
+            && charge.limit.permits() > 0
+            && (1..=charge.limit.capacity()).contains(&charge.cost)
+            && match charge.limit.algorithm() {
+                // Written at once, so nothing may be left to decide.
+                Algorithm::SlidingLog => check.charges.len() == 1,
+                Algorithm::LeakyBucket { max_delay } => u32::try_from(max_delay.get()).is_ok(),
+                _ => true,
+            }
+    };
+    let counters = 1..=usize::from(u8::MAX);
+    !check.probe
         && check.reserve.is_none()
-        && charge.terms == slidegate_core::check::Terms::default()
-        && matches!(charge.limit.algorithm(), Algorithm::SlidingWindow { .. })
-        && (1..=charge.limit.permits()).contains(&charge.cost);
-    ordinary.then_some(charge)
+        && counters.contains(&check.charges.len())
+        && check.charges.iter().all(ordinary)
 }
 
 /// Keys that more than one check names: a plain check does not look at what an earlier one left unwritten.
@@ -157,11 +163,13 @@ fn repeated_keys(checks: &[Counted]) -> HashMap<&[u8], ()> {
     seen.into_iter().filter(|(_, count)| *count > 1).map(|(key, _)| (key, ())).collect()
 }
 
-/// What plain checks of a call have in common, all but their counter.
+/// What counters of plain checks have in common, all but their names and lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shape {
     limit: u8,
     kind: u8,
+    /// Counters of the check after this one.
+    left: u8,
     times: u32,
     cost: Cost,
 }
@@ -188,24 +196,31 @@ impl Writer {
         }
     }
 
-    fn plain(&mut self, charge: &OwnedCharge, times: u32, line: Option<Line>) {
-        let kind = line.map_or(2, |line| u8::from(line.lapsed));
-        let line = line.unwrap_or_default();
-        let limit = self.limit(&charge.limit);
-        let shape = Shape { limit, kind, times, cost: charge.cost };
-        let known = self.shapes.iter().position(|known| *known == shape);
-        let place = known.unwrap_or_else(|| {
-            self.shapes.push(shape);
-            self.shapes.len() - 1
-        });
-        self.blob.push(byte(place + 1));
-        self.u64(line.ack);
-        self.u64(line.reset_epoch);
+    fn plain(&mut self, counted: &Counted, line: &mut impl FnMut(&OwnedCharge) -> Option<Line>) {
+        let charges = &counted.check.charges;
+        for (charge, left) in charges.iter().zip((0..charges.len()).rev()) {
+            let line = line(charge);
+            self.together &= line.is_none_or(|line| !line.long);
+            // MGET finds nothing where there is a sorted set.
+            self.together &= charge.limit.algorithm() != Algorithm::SlidingLog;
+            let kind = kind_of(&charge.limit, line);
+            let line = line.unwrap_or_default();
+            let limit = self.limit(&charge.limit);
+            let shape = Shape { limit, kind, left: byte(left), times: counted.times, cost: charge.cost };
+            let known = self.shapes.iter().position(|known| *known == shape);
+            let place = known.unwrap_or_else(|| {
+                self.shapes.push(shape);
+                self.shapes.len() - 1
+            });
+            self.keys.push(charge.key.shared_name().clone());
+            self.blob.push(byte(place + 1));
+            self.u64(line.ack);
+            self.u64(line.reset_epoch);
+        }
     }
 
     fn any(
         &mut self,
-        place: usize,
         counted: &Counted,
         line: &mut impl FnMut(&OwnedCharge) -> Option<Line>,
         memory: Option<Memory>,
@@ -215,11 +230,10 @@ impl Writer {
         self.blob.extend([0, flags, byte(check.charges.len())]);
         self.u32(counted.times);
         self.u32(self.lease);
-        for (index, charge) in check.charges.iter().enumerate() {
-            let key = if index == 0 { place } else { self.key(charge.key.shared_name().clone()) };
+        for charge in &check.charges {
+            self.keys.push(charge.key.shared_name().clone());
             let takes = !check.probe && charge.cost > 0;
             let line = if takes { line(charge) } else { None };
-            self.u16(key + 1);
             let limit = self.limit(&charge.limit);
             let flags = u8::from(charge.terms.shadow)
                 | u8::from(charge.terms.count_denied) << 1
@@ -232,16 +246,10 @@ impl Writer {
             self.u64(line.reset_epoch);
         }
         if let Some(memory) = memory {
-            let key = self.key(memory.key);
-            self.u16(key + 1);
+            self.keys.push(memory.key);
             self.u16(memory.begin.len());
             self.blob.extend(memory.begin);
         }
-    }
-
-    fn key(&mut self, key: Arc<[u8]>) -> usize {
-        self.keys.push(key);
-        self.keys.len() - 1
     }
 
     /// Each limit is sent once; most calls have one.
@@ -311,15 +319,32 @@ pub(in super::super) fn push_limit(bytes: &mut Vec<u8>, limit: &Limit) -> u64 {
     u64::from(r)
 }
 
-/// With what plain.lua needs of the limit, so that it reads one of the two.
+/// How the script goes about a counter of a plain check.
+fn kind_of(limit: &Limit, line: Option<Line>) -> u8 {
+    match limit.algorithm() {
+        Algorithm::SlidingLog => 3,
+        Algorithm::FixedWindow => 4,
+        Algorithm::TokenBucket { .. } => 5,
+        Algorithm::LeakyBucket { .. } => 6,
+        _ => line.map_or(2, |line| u8::from(line.lapsed)),
+    }
+}
+
+/// With what scripts/plain/ needs of the limit, so that it reads one of the two.
 fn push_shape(bytes: &mut Vec<u8>, shape: &Shape, limits: &[Limit]) {
     let limit = &limits[usize::from(shape.limit)];
-    bytes.extend([shape.limit, shape.kind]);
+    bytes.extend([shape.limit, shape.kind, shape.left]);
     bytes.extend(shape.times.to_le_bytes());
     bytes.extend(shape.cost.to_le_bytes());
     bytes.extend(limit.permits().to_le_bytes());
     push_u48(bytes, limit.window().get());
-    bytes.extend(resolution_of(limit).to_le_bytes());
+    let param = match limit.algorithm() {
+        Algorithm::TokenBucket { burst } => burst,
+        Algorithm::LeakyBucket { max_delay } => u32::try_from(max_delay.get()).unwrap_or(u32::MAX),
+        Algorithm::SlidingLog | Algorithm::FixedWindow => 0,
+        _ => resolution_of(limit),
+    };
+    bytes.extend(param.to_le_bytes());
 }
 
 fn push_u48(bytes: &mut Vec<u8>, value: u64) {
@@ -337,6 +362,8 @@ fn word(value: usize) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use slidegate_core::check::Terms;
+
     use super::*;
     use crate::pipeline::model::{charge, check};
 
@@ -352,27 +379,37 @@ mod tests {
             lease: Millis::ZERO,
         };
         let plain = OwnedCharge { exact: true, ..charge("a", 0, 5, 1000) };
-        let checks = [check([plain]), check([charge("b", 0, 7, 2000), charge("c", 0, 5, 1000)])];
+        let shadow = Terms { shadow: true, ..Terms::default() };
+        let watched = OwnedCharge { terms: shadow, ..charge("d", 1, 5, 1000) };
+        let checks = [
+            check([plain]),
+            check([charge("b", 0, 7, 2000), charge("c", 0, 5, 1000)]),
+            check([charge("e", 0, 7, 2000), watched]),
+        ];
         let counted = checks.map(|check| Counted { check: Arc::new(check), times: 3 });
         let line = |charge: &OwnedCharge| charge.exact.then_some(Line { ack: 76, ..Line::default() });
         let call = draft.checks(&counted, line, |_| None);
         let names: Vec<&[u8]> = call.keys.iter().map(|key| &**key).collect();
-        assert_eq!(names, [b"a", b"b", b"c"]);
+        assert_eq!(names, [b"a", b"b", b"c", b"e", b"d"]);
         let args = call.args();
         assert_eq!(args[1..], [&b"2001"[..], b"4001"]);
         let hex: String = args[0].iter().map(|byte| format!("{byte:02x}")).collect();
         let parts = [
-            "01010002010200",   // format, now is given, one by one, limits, shapes, parts
+            "01010002030300",   // format, now is given, one by one, limits, shapes, parts
             "40222018240a0600", // now
             "4d00000000000000", // seq
             "6964656e74697479", // identity
             "0005000000e8030000000000000000000001000000", // 5/1s
             "0007000000d0070000000000000000000001000000", // 7/2s
-            "0000030000000100000005000000e8030000000001000000", // shape 1: limit 0 with a ledger, 3 times, cost 1
-            "014c000000000000000000000000000000",               // a check of shape 1, ack 76
+            "000000030000000100000005000000e8030000000001000000", // shape 1: limit 0 with a ledger, 3 times, cost 1
+            "010201030000000100000007000000d0070000000001000000", // shape 2: limit 1 without, and another counter
+            "000200030000000100000005000000e8030000000001000000", // shape 3: limit 0 without
+            "014c000000000000000000000000000000",                 // a check of shape 1, ack 76
+            "0200000000000000000000000000000000",                 // a check of shape 2
+            "0300000000000000000000000000000000",                 // and 3
             "0002020300000000000000", // another kind of check, receipts, 2 charges, 3 times, no lease
-            "02000100000100000000000000000000000000000000000000", // KEYS[2] under limit 1
-            "03000001000100000000000000000000000000000000000000", // KEYS[3] under limit 0, group 1
+            "0100000100000000000000000000000000000000000000", // KEYS[4] under limit 1
+            "0001010100000000000000000000000000000000000000", // KEYS[5] under limit 0, group 1, shadow
             "4d",                     // the lowest byte of seq again
         ];
         assert_eq!(hex, parts.concat());

@@ -1,11 +1,14 @@
 //! Reads replies.
 
-use slidegate_core::algorithm::Receipt;
+use slidegate_core::algorithm::bucket::Bucket;
+use slidegate_core::algorithm::fixed_window::FixedWindow;
 use slidegate_core::algorithm::tick_log::layout::Hot;
 use slidegate_core::algorithm::tick_log::resolution_of;
+use slidegate_core::algorithm::{Receipt, State};
 use slidegate_core::decision::{Cost, Mode, Outcome};
+use slidegate_core::limit::Algorithm;
 use slidegate_core::time::{Millis, Now};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::VERSION;
 use crate::pipeline::batch::{Counted, Decided, OwnedCharge};
@@ -14,6 +17,15 @@ use crate::store::{Answer, Certainty};
 /// Entries of a value that is read together with others: about 0.5 kB with the rows of eight instances. What that
 /// takes longer to read is still less than a command of its own would cost.
 const ENTRIES_SHORT: u32 = 32;
+
+/// How a counter of a plain check begins: a part of a tick log's header, or a value; granted whole, refused by this
+/// counter, or granted in part since others refused. 2 begins a check by check.lua.
+const WHOLE_LOG: u8 = 0;
+const REFUSED_LOG: u8 = 1;
+const PART_LOG: u8 = 3;
+const WHOLE_VALUE: u8 = 4;
+const REFUSED_VALUE: u8 = 5;
+const PART_VALUE: u8 = 6;
 
 /// What one check of a call came to.
 pub(in super::super) type Reply = Result<Told, Undecided>;
@@ -64,15 +76,10 @@ pub(in super::super) fn read_settled(bytes: &[u8], parts: usize) -> Option<Vec<(
 }
 
 fn read_check(reader: &mut Reader<'_>, counted: &Counted, now: Now) -> Option<Reply> {
-    match *reader.0.first()? {
-        0 => return read_plain(reader, counted, counted.times, now),
-        1 => {
-            reader.u8()?;
-            let granted = u32::from_be_bytes(reader.take()?);
-            return read_plain(reader, counted, granted, now);
-        }
-        _ => reader.u8()?,
-    };
+    if *reader.0.first()? != 2 {
+        return read_plain(reader, counted, now);
+    }
+    reader.u8()?;
     let (status, granted) = (reader.u8()?, reader.u32()?);
     if status != 0 {
         let _last_seq = reader.u64()?;
@@ -99,18 +106,51 @@ fn read_check(reader: &mut Reader<'_>, counted: &Counted, now: Now) -> Option<Re
     Some(Ok(Told { decided: Decided { answer, receipts }, reset_epochs, long: true }))
 }
 
-/// A plain check, from what has changed of its value's header. What it says is said as the script would: the
-/// oldest entry always holds permits, and no more than one permit was missing.
-fn read_plain(reader: &mut Reader<'_>, counted: &Counted, granted: u32, now: Now) -> Option<Reply> {
-    let [charge] = counted.check.charges.as_slice() else { return None };
-    let header = Hot::read(reader.take()?);
+/// A plain check, counter by counter, from what its values are or what has changed of their headers. What they say
+/// is said as check.lua would.
+fn read_plain(reader: &mut Reader<'_>, counted: &Counted, now: Now) -> Option<Reply> {
+    let (mut granted, mut long) = (counted.times, false);
+    let (mut outcomes, mut receipts, mut reset_epochs) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
+    for charge in &counted.check.charges {
+        let kind = *reader.0.first()?;
+        if kind != WHOLE_LOG {
+            reader.u8()?;
+        }
+        if matches!(kind, REFUSED_LOG | PART_LOG | REFUSED_VALUE | PART_VALUE) {
+            granted = u32::from_be_bytes(reader.take()?);
+        }
+        let units = granted.checked_mul(charge.cost)?;
+        let refused = matches!(kind, REFUSED_LOG | REFUSED_VALUE);
+        let (outcome, receipt) = match kind {
+            WHOLE_LOG | REFUSED_LOG | PART_LOG => {
+                let header = Hot::read(reader.take()?);
+                long |= header.entries > ENTRIES_SHORT;
+                log_outcome(&header, charge, units, refused, now)?
+            }
+            WHOLE_VALUE | REFUSED_VALUE | PART_VALUE => read_value(reader, charge, units, refused, now)?,
+            _ => return None,
+        };
+        outcomes.push(outcome);
+        receipts.push(Some(receipt).filter(|receipt| receipt.units > 0));
+        reset_epochs.push(None);
+    }
+    let answer = Answer { granted, outcomes, mode: Mode::Normal, certainty: Certainty::Exact };
+    Some(Ok(Told { decided: Decided { answer, receipts }, reset_epochs, long }))
+}
+
+/// The oldest entry always holds permits, and no more than one permit was missing.
+fn log_outcome(
+    header: &Hot,
+    charge: &OwnedCharge,
+    units: Cost,
+    refused: bool,
+    now: Now,
+) -> Option<(Outcome, Receipt)> {
     let r_ms = u64::from(resolution_of(&charge.limit));
     let leaves_ms = header.oldest_tick().checked_mul(r_ms)? + charge.limit.window().get();
-    let free = Millis(leaves_ms.saturating_sub(now.floor_ms()));
+    let used = header.used;
+    let free = if used > 0 { Millis(leaves_ms.saturating_sub(now.floor_ms())) } else { Millis::ZERO };
     let at_ms = header.last_tick.checked_mul(r_ms)?;
-    let units = granted.checked_mul(charge.cost)?;
-    let receipt = Receipt { epoch: header.epoch, at_ms, units };
-    let (used, refused) = (header.used, granted < counted.times);
     let permits = charge.limit.permits();
     let outcome = Outcome {
         limit: permits,
@@ -121,14 +161,42 @@ fn read_plain(reader: &mut Reader<'_>, counted: &Counted, granted: u32, now: Now
         retry_after: refused.then_some(free),
         delay: Millis::ZERO,
     };
-    let answer =
-        Answer { granted, outcomes: smallvec![outcome], mode: Mode::Normal, certainty: Certainty::Exact };
-    let receipts = smallvec![Some(receipt).filter(|receipt| receipt.units > 0)];
-    Some(Ok(Told {
-        decided: Decided { answer, receipts },
-        reset_epochs: smallvec![None],
-        long: header.entries > ENTRIES_SHORT,
-    }))
+    Some((outcome, Receipt { epoch: header.epoch, at_ms, units }))
+}
+
+/// A counter of a few numbers. Core says of it what a caller is told.
+fn read_value(
+    reader: &mut Reader<'_>,
+    charge: &OwnedCharge,
+    units: Cost,
+    refused: bool,
+    now: Now,
+) -> Option<(Outcome, Receipt)> {
+    let limit = &charge.limit;
+    let mut delay = Millis::ZERO;
+    let [_format, _kind, 0, 0] = reader.take()? else { return None };
+    let epoch = u32::from_be_bytes(reader.take()?);
+    let (state, at_ms) = if limit.algorithm() == Algorithm::FixedWindow {
+        let used = u32::from_be_bytes(reader.take()?);
+        let charged_ms = u64::from_be_bytes(reader.take()?);
+        (State::FixedWindow(FixedWindow::stored(epoch, used, charged_ms)), charged_ms)
+    } else {
+        let _window_ms: [u8; 8] = reader.take()?;
+        let backlog = u32::from_be_bytes(reader.take()?);
+        let remainder = u64::from_be_bytes(reader.take()?);
+        let drained_ms = u64::from_be_bytes(reader.take()?);
+        if matches!(limit.algorithm(), Algorithm::LeakyBucket { .. }) {
+            delay = Millis(u64::from_be_bytes(reader.take()?));
+        }
+        let (bucket, begin) = (Bucket::stored(epoch, backlog, remainder, drained_ms, now, limit), drained_ms);
+        (State::Bucket(bucket), begin)
+    };
+    // The script leaves a clock that went back to check.lua.
+    if at_ms > now.ceil_ms() {
+        return None;
+    }
+    let outcome = Outcome { delay, ..state.outcome(now, limit, charge.cost, refused) };
+    Some((outcome, Receipt { epoch, at_ms, units }))
 }
 
 fn read_outcome(reader: &mut Reader<'_>, charge: &OwnedCharge) -> Option<(Outcome, u64)> {
