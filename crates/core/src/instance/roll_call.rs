@@ -1,6 +1,7 @@
 //! Who has yet to put back, after a master change, what a new master does not know of.
 //!
-//! A roll call begins with everybody of the last heartbeat set. An instance has answered when it has beaten after the
+//! A roll call begins with everybody of the last heartbeat set, and whoever the new master is told of as not in sync
+//! joins: an instance that was started since the last beat has been granted permits, too. An instance has answered when it has beaten after the
 //! beginning, by the store's clock, and has said in that beat that it is in sync with this master. One that has not
 //! beaten for its life is gone, and with it what it could have put back. When nobody is awaited the roll call is over;
 //! for each key it is over after a window anyway ([`standing`](super::standing)).
@@ -52,6 +53,12 @@ impl RollCall {
         let began_ms = if now_ms < began_ms { now_ms } else { began_ms };
         self.began_ms = Some(began_ms);
         let life = self.life.0;
+        let alive = |beat: &&Beat| beat.at_ms.saturating_add(life) > now_ms;
+        for beat in beats.iter().filter(alive).filter(|beat| !beat.in_sync) {
+            if !self.awaited.contains(&beat.identity) {
+                self.awaited.push(beat.identity);
+            }
+        }
         self.awaited.retain(|identity| match beats.iter().find(|beat| beat.identity == *identity) {
             Some(beat) => {
                 let answered = beat.in_sync && beat.at_ms >= began_ms;
