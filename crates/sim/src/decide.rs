@@ -8,7 +8,7 @@ use std::fmt;
 use slidegate_core::algorithm::{EPOCH_STRIDE, Receipt, State};
 use slidegate_core::algorithm::tick_log::layout::Image;
 use slidegate_core::check::{Charge, Terms, decide};
-use slidegate_core::instance::PutBack;
+use slidegate_core::instance::grants::PutBack;
 use slidegate_core::ledger::{self, Verdict};
 use slidegate_core::limit::Limit;
 use slidegate_core::time::{Millis, Now};

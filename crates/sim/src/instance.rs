@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use slidegate_core::instance::ladder::{Ladder, Thresholds};
 use slidegate_core::instance::roll_call::RollCall;
 use slidegate_core::instance::share::Place;
-use slidegate_core::instance::{Era, Grants};
+use slidegate_core::instance::Era;
+use slidegate_core::instance::grants::Grants;
 use slidegate_core::ledger;
 use slidegate_core::limit::Limit;
 use slidegate_core::time::Millis;
@@ -111,6 +112,17 @@ impl Side {
     }
 }
 
+/// A roll call, and what the oracle has to know of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) era: Era,
+    pub(crate) roll_call: RollCall,
+    /// On true time.
+    pub(crate) from_us: u64,
+    /// The keys that nothing was held of.
+    pub(crate) strange: Vec<bool>,
+}
+
 /// What is known of the node, and of who else asks it.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
@@ -128,8 +140,8 @@ pub(crate) struct Instance {
     pub(crate) eras: u32,
     /// Since the node was found failing; and since when on true time, for the oracle.
     pub(crate) local: Option<(Era, u64)>,
-    /// Since the master was another, or was found again; and since when on true time.
-    pub(crate) roll_call: Option<(Era, RollCall, u64)>,
+    /// Since the master was another, or was found again.
+    pub(crate) roll_call: Option<Standing>,
     /// The history that calls were answered from last.
     pub(crate) known_replid: u64,
     /// Who was there at the last beat that was answered.

@@ -30,6 +30,9 @@ pub enum Rule {
     /// An instance that held nothing of a key when a roll call began may be granted its share of it, although others
     /// have not put back yet what they held.
     NoHistory,
+    /// An instance that was started less than a beat ago, when the store lost the set of instances as well: nobody knows
+    /// that it has something to put back.
+    Unheard,
     /// A key was given a longer window: what had left the shorter one is forgotten. And where instances have different
     /// limits for a moment, the largest holds.
     LimitChange,
@@ -37,13 +40,14 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ClockForward,
         Self::Reset,
         Self::DiedWithGrants,
         Self::SplitBrain,
         Self::LocalShare,
         Self::NoHistory,
+        Self::Unheard,
         Self::LimitChange,
     ];
 }
@@ -129,6 +133,14 @@ impl Watch {
             last.to_us = done_us;
         }
         self.limits.push(InForce { limit, from_us: at_us, to_us: u64::MAX });
+    }
+
+    /// A call with this limit was executed. One that was late may bring a limit that nobody uses any more.
+    pub(crate) fn executed(&mut self, limit: &Limit, at_us: u64) {
+        if self.limits.len() > 1 {
+            let of_it = self.limits.iter_mut().filter(|force| force.limit == *limit);
+            of_it.for_each(|force| force.to_us = force.to_us.max(at_us));
+        }
     }
 
     /// Permits spent in (from, to].

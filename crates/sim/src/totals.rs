@@ -5,7 +5,7 @@
 //! back that have been spent.
 
 use slidegate_core::algorithm::tick_log::layout::Image;
-use slidegate_core::instance::PutBack;
+use slidegate_core::instance::grants::PutBack;
 use slidegate_core::ledger::{self, Call, Row, Verdict};
 use slidegate_core::time::Now;
 

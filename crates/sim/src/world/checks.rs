@@ -3,6 +3,7 @@
 //! Mirrors `pipeline/flights` (one call at a time for each key, equal checks are counted, what comes meanwhile leaves
 //! together), `store/redis/calls.rs` (what becomes of an answer) and `ledgers.rs` (what is remembered of it).
 
+use slidegate_core::instance::grants::PutBack;
 use slidegate_core::instance::standing;
 use slidegate_core::time::Millis;
 
@@ -75,8 +76,7 @@ impl World {
         let now_us = self.clock_us(who);
         let place = self.instances[who].place();
         let instance = &mut self.instances[who];
-        let (era, ..) = instance.roll_call.as_ref()?;
-        let era = *era;
+        let era = instance.roll_call.as_ref()?.era;
         let side = &mut instance.sides[key];
         let (window, permits) = (side.limit.window(), side.limit.permits());
         let share = place.map_or(0, |place| slidegate_core::instance::share::share(permits, place));
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Makes the call of the flight at hand, for the first time or again.
-    fn call(&mut self, who: usize, key: usize, put_back: Option<slidegate_core::instance::PutBack>) {
+    fn call(&mut self, who: usize, key: usize, put_back: Option<PutBack>) {
         let now_us = self.clock_us(who);
         let (exact, totals) = (self.scene.exact, self.broken == Broken::Totals);
         let instance = &mut self.instances[who];

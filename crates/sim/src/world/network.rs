@@ -139,6 +139,7 @@ impl World {
     fn execute_check(&mut self, server: usize, who: usize, key: usize, number: u64, ask: &Ask) -> Reply {
         let broken = self.broken;
         self.figures.calls += 1;
+        self.watches[key].executed(&ask.limit, self.now_us);
         let told = self.on_value(server, key, &ask.limit, |image, now| match broken {
             Broken::Totals => totals::check(image, now, ask),
             _ => decide::check(image, now, ask, broken),

@@ -11,7 +11,7 @@ use super::network::{Body, LIFE, Receipted};
 use super::{Beaten, Event, World};
 use crate::broken::Broken;
 use crate::decide::Party;
-use crate::instance::{Connection, Instance};
+use crate::instance::{Connection, Instance, Standing};
 use crate::oracle::{Allowance, Rule};
 use crate::scene::OnFailure;
 
@@ -91,8 +91,10 @@ impl World {
     pub(super) fn spend(&mut self, who: usize, key: usize, at_us: u64, units: u32, beside: bool) {
         self.watches[key].spend(at_us, units, who);
         if beside {
-            let rule = Rule::SplitBrain;
-            self.watches[key].allow(Allowance { rule, from_us: at_us, to_us: at_us, units });
+            // It counts as held when its instance comes to the new master, and may be spent again until that one's
+            // roll call is over.
+            let to_us = at_us + 2 * self.instances[who].sides[key].limit.window().get() * 1000;
+            self.watches[key].allow(Allowance { rule: Rule::SplitBrain, from_us: at_us, to_us, units });
         }
     }
 
@@ -136,7 +138,8 @@ impl World {
         instance.ladder.connected(round_trip_us);
         let known = instance.known_replid;
         self.tell(|_| format!("instance {who}: {connection:?}, was {known}"));
-        if known != 0 && known != replid {
+        // Whoever has just started does not know whether there was a failover a moment ago.
+        if known != replid {
             self.begin_roll_call(who);
         }
     }
@@ -157,7 +160,13 @@ impl World {
         // What was compared with another history, or before something was granted alone, is to be compared again.
         instance.sides.iter_mut().for_each(|side| side.synced = 0);
         if self.broken != Broken::NoRollCall {
-            instance.roll_call = Some((era, roll_call, self.now_us));
+            let now_us = self.now_us;
+            let none_held = |side: &crate::instance::Side| {
+                side.grants.clone().held_when(era, side.limit.window()).is_none()
+            };
+            let strange = instance.sides.iter().map(none_held).collect();
+            instance.roll_call = Some(Standing { era, roll_call, from_us: now_us, strange });
+            self.allow_unheard(who);
         }
         self.figures.roll_calls += 1;
         self.tell(|world| format!("instance {who}: roll call of {:?}", world.instances[who].heard));
@@ -168,15 +177,32 @@ impl World {
     /// Nobody is awaited any more, or the instance ends. What it could be granted of keys that it held nothing of is
     /// excepted.
     pub(super) fn end_roll_call(&mut self, who: usize) {
-        let Some((era, _, from_us)) = self.instances[who].roll_call.take() else { return };
+        let Some(Standing { from_us, strange, .. }) = self.instances[who].roll_call.take() else { return };
         let Some(place) = self.instances[who].place() else { return };
         for (key, watch) in self.watches.iter_mut().enumerate() {
-            let side = &mut self.instances[who].sides[key];
-            let window = side.limit.window();
-            if side.grants.held_when(era, window).is_none() {
-                let units = share::share(side.limit.permits(), place);
-                let to_us = self.now_us.min(from_us + window.get() * 1000);
+            if strange[key] {
+                let limit = &self.instances[who].sides[key].limit;
+                let units = share::share(limit.permits(), place);
+                let to_us = self.now_us.min(from_us + limit.window().get() * 1000);
                 watch.allow(Allowance { rule: Rule::NoHistory, from_us, to_us, units });
+            }
+        }
+    }
+
+    /// Nobody can await an instance of which nobody has heard: one that was started since the last beat, when the set of
+    /// instances is lost too.
+    fn allow_unheard(&mut self, who: usize) {
+        let now_us = self.now_us;
+        for other in 0..self.scene.instances {
+            let identity = self.instances[other].identity;
+            if self.instances[who].heard.contains(&identity) || self.beats.contains_key(&identity) {
+                continue;
+            }
+            for (key, watch) in self.watches.iter_mut().enumerate() {
+                let window_us = self.instances[other].sides[key].limit.window().get() * 1000;
+                let units = watch.spent_by(other, now_us.saturating_sub(window_us));
+                let (rule, to_us) = (Rule::Unheard, now_us + window_us);
+                watch.allow(Allowance { rule, from_us: now_us, to_us, units });
             }
         }
     }
@@ -228,7 +254,7 @@ impl World {
         let now_us = self.clock_us(who);
         let instance = &mut self.instances[who];
         instance.hear(now_us, beats.iter().map(|(identity, _)| *identity).collect());
-        let (Some(connection), Some((_, roll_call, _))) = (instance.connection, &mut instance.roll_call) else {
+        let (Some(connection), Some(Standing { roll_call, .. })) = (instance.connection, &mut instance.roll_call) else {
             return;
         };
         let beats: Vec<Beat> = beats
