@@ -21,9 +21,12 @@
 //!   lost. So permits are never spent that are not counted, and lost ones don't add up.
 //! * A row is written only by a call that granted or took back: denials leave the value as it is.
 //!
-//! Putting back what a failover has lost is not here.
+//! # After a failover
+//! Whoever is told [`Verdict::Behind`] calls again with what the key is missing
+//! ([`Grants`](crate::instance::grants::Grants)), and [`put_back`] takes the place of [`compare`].
 
 use crate::algorithm::tick_log::image::Image;
+use crate::instance::grants::PutBack;
 use crate::limit::Limit;
 use crate::time::Now;
 
@@ -82,16 +85,14 @@ pub enum Verdict {
 /// Compares sequence numbers, and takes the grant of a reply that never arrived out of its tick: the instance
 /// has not spent it, and never will.
 pub fn compare(image: &mut Image, call: &Call) -> Verdict {
-    let Some(at) = position(image, call.identity) else {
-        let lost = call.ack > 0 && !call.lapsed && call.reset_epoch == image.reset_epoch;
-        return if lost { Verdict::Behind { stored: 0 } } else { Verdict::Decide };
-    };
+    let at = position(image, call.identity);
+    if let Some(stored) = behind(image, at, call) {
+        return Verdict::Behind { stored };
+    }
+    let Some(at) = at else { return Verdict::Decide };
     let Row { seq: stored, count, tick, .. } = image.ledger[at];
     if call.seq <= stored {
         return Verdict::Stale { stored };
-    }
-    if stored < call.ack && !call.lapsed {
-        return Verdict::Behind { stored };
     }
     // A row without a grant says enough: a denial leaves it as it is.
     if stored > call.ack && count > 0 {
@@ -100,6 +101,59 @@ pub fn compare(image: &mut Image, call: &Call) -> Verdict {
         image.ledger[at] = Row { identity: call.identity, seq: call.seq, count: 0, tick: image.last_tick() };
     }
     Verdict::Decide
+}
+
+/// Compares, and puts back what the instance says was lost if the key still knows as little of it as then. `only`: the
+/// call asks for nothing else. Then it must take back nothing either: it is made beside the instance's checks, whose
+/// last grant it may not know to be accepted; it is [`Verdict::Stale`] where there is nothing to put back any more.
+///
+/// Twice has the same effect as once: the row says the number of the call that has put back.
+pub fn put_back(
+    image: &mut Image,
+    now: Now,
+    limit: &Limit,
+    call: &Call,
+    back: &PutBack,
+    only: bool,
+) -> Verdict {
+    let at = position(image, call.identity);
+    let known = at.map_or(0, |at| image.ledger[at].seq);
+    match behind(image, at, call) {
+        Some(stored) if stored == back.stored => {}
+        _ if only => return Verdict::Stale { stored: known },
+        _ => return compare(image, call),
+    }
+    if let Some(at) = at
+        && !back.accepted
+    {
+        let Row { count, tick, .. } = image.ledger[at];
+        if image.take_back(tick, count) > 0 && image.used() == 0 {
+            image.settle(now, limit);
+        }
+    }
+    let units = image.put_back(now, limit, &back.entries, back.lease);
+    let row = Row { identity: call.identity, seq: call.seq, count: 0, tick: image.last_tick() };
+    match at {
+        Some(at) => image.ledger[at] = row,
+        None if units > 0 => {
+            make_space(image, now, limit);
+            image.ledger.push(row);
+        }
+        None => {}
+    }
+    Verdict::Decide
+}
+
+/// What the key knows of last, if grants after it were lost.
+fn behind(image: &Image, at: Option<usize>, call: &Call) -> Option<u64> {
+    let (stored, lost) = match at {
+        None => (0, call.ack > 0 && call.reset_epoch == image.reset_epoch),
+        Some(at) => {
+            let stored = image.ledger[at].seq;
+            (stored, stored < call.ack && stored < call.seq)
+        }
+    };
+    (lost && !call.lapsed).then_some(stored)
 }
 
 /// Writes down what a call was granted, after it was charged. Without a grant the row stays as it is, or says 0
@@ -138,5 +192,7 @@ fn position(image: &Image, identity: u64) -> Option<usize> {
     image.ledger.iter().position(|row| row.identity == identity)
 }
 
+#[cfg(test)]
+mod put_back_tests;
 #[cfg(test)]
 mod tests;

@@ -34,6 +34,7 @@ use crate::time::{Millis, Now};
 
 pub mod image;
 pub mod layout;
+mod put_back;
 mod ring;
 
 use ring::Ring;
@@ -241,10 +242,7 @@ impl TickLog {
     /// A full ring first loses the entries that refunds have emptied, then its resolution; unless an eighth
     /// is free then, because squeezing a few out for each new tick would cost a walk each time.
     fn make_space(&mut self, limit: &Limit) {
-        let entries_max = match limit.algorithm() {
-            Algorithm::SlidingWindow { resolution: Some(_) } => RESOLUTION_ENTRIES_MAX,
-            _ => ENTRIES_MAX,
-        } as usize;
+        let entries_max = Self::entries_max(limit);
         if self.older.len() < entries_max {
             return;
         }
@@ -252,6 +250,14 @@ impl TickLog {
         while self.older.len() > entries_max - entries_max / 8 {
             self.raise_r(self.r_ms.saturating_mul(2));
         }
+    }
+
+    const fn entries_max(limit: &Limit) -> usize {
+        let entries_max = match limit.algorithm() {
+            Algorithm::SlidingWindow { resolution: Some(_) } => RESOLUTION_ENTRIES_MAX,
+            _ => ENTRIES_MAX,
+        };
+        entries_max as usize
     }
 
     /// Takes `units` that may be spent until `length` from now, at most [`LEASE_MAX`], and holds the window

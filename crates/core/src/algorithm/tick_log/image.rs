@@ -71,6 +71,21 @@ impl Image {
         receipt
     }
 
+    /// Puts permits back that a failover has lost, by how long ago they were spent, the oldest first; some of them may
+    /// be spent until `lease` from now. Returns how many have not left the window.
+    pub(crate) fn put_back(
+        &mut self,
+        now: Now,
+        limit: &Limit,
+        entries: &[(Millis, u32)],
+        lease: Millis,
+    ) -> u32 {
+        let before = self.axis();
+        let units = self.log.put_back(now, limit, entries, lease);
+        self.follow(&before);
+        units
+    }
+
     /// Puts the log in the place of its settled original after a decision charged it elsewhere, as in
     /// [`check::decide`](crate::check::decide).
     pub fn adopt(&mut self, log: TickLog) {

@@ -11,7 +11,8 @@ use slidegate_core::decision::Cost;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::{Millis, Now};
 
-use super::ledgers::{Ledgers, Said};
+use super::ledgers::{Accepted, Ledgers, Said};
+use super::link::OwnTime;
 use super::scripts;
 use super::wire::{Draft, read_checks};
 use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
@@ -62,7 +63,7 @@ pub struct Instance {
 
 impl Default for Instance {
     fn default() -> Self {
-        Self { ledgers: Ledgers::new() }
+        Self { ledgers: Ledgers::new(OwnTime::begin()) }
     }
 }
 
@@ -79,9 +80,12 @@ impl Instance {
         let line =
             |charge: &OwnedCharge| self.ledgers.line(charge.key.shared_name()).filter(|_| charge.exact);
         let call = draft.checks(&checks, line, |_| None);
-        for charge in checks.iter().flat_map(|counted| &counted.check.charges) {
-            let long = line(charge).is_some_and(|line| line.long);
-            self.accept(charge, seq, Said { reset_epoch: None, long });
+        for counted in &checks {
+            for charge in &counted.check.charges {
+                let long = line(charge).is_some_and(|line| line.long);
+                let units = charge.cost.saturating_mul(counted.times);
+                self.accept(charge, seq, units, Said { reset_epoch: None, long });
+            }
         }
         let args = call.args().iter().map(|arg| arg.to_vec()).collect();
         Sent { keys: call.keys, args, checks, seq }
@@ -95,15 +99,16 @@ impl Instance {
             let told = told.ok().filter(|told| told.decided.answer.granted == counted.times)?;
             plain &= told.reset_epochs.iter().all(Option::is_none);
             for (charge, reset_epoch) in counted.check.charges.iter().zip(&told.reset_epochs) {
-                self.accept(charge, sent.seq, Said { reset_epoch: *reset_epoch, long: told.long });
+                self.accept(charge, sent.seq, 0, Said { reset_epoch: *reset_epoch, long: told.long });
             }
         }
         Some(plain)
     }
 
-    fn accept(&self, charge: &OwnedCharge, seq: u64, said: Said) {
+    fn accept(&self, charge: &OwnedCharge, seq: u64, units: u32, said: Said) {
         if charge.exact {
-            self.ledgers.accept(charge.key.shared_name(), seq, said, charge.limit.window());
+            let accepted = Accepted { seq, units, lease: Millis::ZERO };
+            self.ledgers.accept(charge.key.shared_name(), &charge.limit, accepted, said);
         }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! All instances of a store and prefix are members of one sorted set, scored by the server's time of their last beat.
 //! A member is text: `<identity> <format> <host> <start>`, so `ZRANGE sg:{instances} 0 -1 WITHSCORES` shows operators
-//! who shares these counters.
+//! who shares these counters. Beside it is a hash of what each is in sync with: the masters to which it has put back, after
+//! they took over, what they did not know of ([`Masters`](super::link::Masters)). While there is a roll call, instances
+//! beat ten times a second.
 //!
 //! # Formats
 //! A release reads counters of two formats, its own and the one before ([`FORMAT`](scripts::FORMAT)), and writes the older until
@@ -22,11 +24,13 @@ use slidegate_core::time::Millis;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use super::link::{Link, OwnedTask, jittered};
+use super::link::{Link, Masters, OwnedTask, Told, jittered};
 use super::scripts;
 
 /// Between two beats, less a random part: instances that were started together must not beat together.
 const BEAT: Duration = Duration::from_secs(1);
+/// The same while others wait for it.
+const BEAT_URGENT: Duration = Duration::from_millis(100);
 /// Whoever has not been heard of for so long counts as gone: four beats may get lost.
 const LIFE: Millis = Millis(5_000);
 /// Nobody waits for a beat, but one that hangs must not keep the next from being sent.
@@ -113,7 +117,8 @@ impl Heartbeat {
             format!("{:016x} {newest} {} {start_ms}", u64::from_be_bytes(identity), host())
                 .into_bytes()
                 .into();
-        let task = OwnedTask::spawn(beat(link.clone(), heard.clone(), key.clone(), member.clone()));
+        let identity = u64::from_be_bytes(identity);
+        let task = OwnedTask::spawn(beat(link.clone(), heard.clone(), key.clone(), member.clone(), identity));
         let farewell = Some(Farewell { link: link.clone(), runtime, key, member });
         Self { newest, heard, farewell, _task: task }
     }
@@ -163,23 +168,57 @@ impl Drop for Heartbeat {
 }
 
 /// Beats for ever.
-async fn beat(link: Arc<Link>, heard: Arc<Heard>, key: Arc<[u8]>, member: Arc<[u8]>) {
+async fn beat(link: Arc<Link>, heard: Arc<Heard>, key: Arc<[u8]>, member: Arc<[u8]>, identity: u64) {
     let words = [LIFE.get().to_string(), INSTANCES_MAX.to_string()];
-    let args = [&*member, words[0].as_bytes(), words[1].as_bytes()];
+    let masters = link.masters().clone();
+    let in_sync_key = [&*key, b":sync"].concat();
     // The first one as soon as there is a connection.
     let mut pause = BEAT / 20;
     loop {
         let end = Instant::now() + BEAT_MAX;
-        match link.script_aside(Link::slot(&key), &scripts::BEAT, &[&key], &args, end).await {
-            Ok(Value::Array(members)) => {
-                heard.note(Instances::read(&members.iter().filter_map(bytes).collect::<Vec<_>>()));
-                pause = BEAT;
+        let in_sync = masters.in_sync();
+        let args = [&*member, words[0].as_bytes(), words[1].as_bytes(), in_sync.as_bytes()];
+        let keys: [&[u8]; 2] = [&key, &in_sync_key];
+        match link.script_aside(Link::slot(&key), &scripts::BEAT, &keys, &args, end).await {
+            Ok(reply) => {
+                if let Some(instances) = take(&reply, &masters, identity) {
+                    heard.note(instances);
+                    pause = BEAT;
+                }
             }
-            Ok(_) => {}
             Err(error) => tracing::debug!(%error, "no heartbeat"),
         }
-        sleep(jittered(pause)).await;
+        let pause = if masters.is_urgent() { pause.min(BEAT_URGENT) } else { pause };
+        tokio::select! {
+            () = sleep(jittered(pause)) => {}
+            () = masters.begun() => {}
+        }
     }
+}
+
+/// Reads the reply to a beat, and tells the masters' roll calls of it.
+fn take(reply: &Value, masters: &Masters, identity: u64) -> Option<Instances> {
+    let Value::Array(parts) = reply else { return None };
+    let [Value::Array(members), Value::Array(scores), Value::Array(in_sync), now] = parts.as_slice() else {
+        return None;
+    };
+    let now_ms = bytes(now).and_then(number)?;
+    let told: Vec<Told<'_>> = (members.iter().zip(scores).zip(in_sync))
+        .filter_map(|((member, score), in_sync)| {
+            let identity = std::str::from_utf8(bytes(member)?.get(..16)?).ok()?;
+            Some(Told {
+                identity: u64::from_str_radix(identity, 16).ok()?,
+                at_ms: bytes(score).and_then(number)?,
+                in_sync: bytes(in_sync).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default(),
+            })
+        })
+        .collect();
+    masters.heard(identity, now_ms, LIFE, &told);
+    Some(Instances::read(&members.iter().filter_map(bytes).collect::<Vec<_>>()))
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 fn bytes(value: &Value) -> Option<&[u8]> {

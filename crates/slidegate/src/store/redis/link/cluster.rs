@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
+use super::masters::Master;
 use super::node::{Counting, Node, Surroundings, Target};
 use super::pause::jittered;
 use super::refusal::Refusal;
@@ -106,6 +107,10 @@ impl Cluster {
 
     pub(super) fn is_connected(&self) -> bool {
         self.routing.table.load().is_whole()
+    }
+
+    pub(super) fn master(&self, slot: u16) -> Option<Master> {
+        self.routing.table.load().owner(slot)?.1.master()
     }
 
     /// Sends a command to the node of its slot, wherever that is by then.

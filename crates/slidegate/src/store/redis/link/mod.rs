@@ -35,6 +35,7 @@
 
 mod cluster;
 mod figures;
+mod masters;
 mod node;
 mod open;
 mod pause;
@@ -64,6 +65,7 @@ use super::url::Topology;
 use crate::error::{Fault, StoreError};
 
 pub(crate) use self::figures::LinkFigures;
+pub(crate) use self::masters::{Master, Masters, OwnTime, Told};
 pub(crate) use self::pause::jittered;
 pub(crate) use self::task::OwnedTask;
 
@@ -79,6 +81,7 @@ pub(crate) struct Script {
 /// Connections to everything that a store's URL names. Dropping it ends its tasks and connections.
 pub(crate) struct Link {
     figures: Arc<Figures>,
+    masters: Arc<Masters>,
     route: Route,
 }
 
@@ -100,12 +103,14 @@ impl Link {
             return Err(RedisConfigError::NoRuntime);
         }
         let figures = Arc::new(Figures::new());
+        let masters = Masters::new(OwnTime::begin());
         let patience = patience(config);
         let tls = config.authenticated()?;
         let connector = Arc::new(Connector::new(tls.clone(), config.login()?, config.database(), patience));
         let around = Surroundings {
             connector: connector.clone(),
             figures: figures.clone(),
+            masters: masters.clone(),
             trouble: Arc::new(Notify::new()),
             silence_max: silence_max(config),
             is_cluster: matches!(config.topology(), Topology::Cluster(_)),
@@ -122,12 +127,25 @@ impl Link {
             }
             Topology::Cluster(seeds) => Route::Cluster(Cluster::start(around, seeds)),
         };
-        Ok(Self { figures, route })
+        Ok(Self { figures, masters, route })
     }
 
     /// Whether keys of different slots need calls of their own.
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self.route, Route::Cluster(_))
+    }
+
+    /// Which masters answer, and their roll calls.
+    pub(crate) const fn masters(&self) -> &Arc<Masters> {
+        &self.masters
+    }
+
+    /// Who serves a slot; `None` without a connection.
+    pub(crate) fn master(&self, slot: u16) -> Option<Master> {
+        match &self.route {
+            Route::One { node, .. } => node.master(),
+            Route::Cluster(cluster) => cluster.master(slot),
+        }
     }
 
     /// The slot of a key.

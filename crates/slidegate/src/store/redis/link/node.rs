@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::figures::{Figures, place};
+use super::masters::{Master, Masters};
 use super::open::{self, NotOpened, Opened, SharedConnector, Transport};
 use super::pause::Pause;
 use super::refusal::{self, Refusal};
@@ -95,6 +96,7 @@ pub(super) struct Node {
 pub(super) struct Surroundings {
     pub(super) connector: SharedConnector,
     pub(super) figures: Arc<Figures>,
+    pub(super) masters: Arc<Masters>,
     /// Told of every loss: whoever knows where else to look.
     pub(super) trouble: Arc<Notify>,
     /// Nothing came back for so long, although calls were sent.
@@ -119,6 +121,7 @@ struct Shared {
 /// A connection in use.
 struct Live {
     address: Address,
+    master: Master,
     connection: MultiplexedConnection,
     _driver: OwnedTask,
     calls: AtomicUsize,
@@ -187,6 +190,11 @@ impl Node {
 
     pub(super) fn is_connected(&self) -> bool {
         self.shared.live.load().is_some()
+    }
+
+    /// Who answers, if there is a connection.
+    pub(super) fn master(&self) -> Option<Master> {
+        self.shared.live.load().as_ref().map(|live| live.master)
     }
 
     /// Where the connection goes to, if there is one.
@@ -327,19 +335,22 @@ impl Shared {
         }
     }
 
-    fn publish(&self, opened: Opened, address: Address) -> (Arc<Live>, oneshot::Receiver<()>) {
+    fn publish(&self, opened: Opened, master: Master, address: Address) -> (Arc<Live>, oneshot::Receiver<()>) {
         if opened.hello.is_cluster && !self.around.is_cluster {
             warn!(node = %address, "this is a node of a cluster: write redis-cluster:// in the store URL");
         }
         let Transport { connection, driver, broken } = opened.transport;
         let live = Arc::new(Live {
             address,
+            master,
             connection,
             _driver: driver,
             calls: AtomicUsize::new(0),
             opened: Instant::now(),
             silent_since: AtomicU64::new(0),
         });
+        // Before anybody can send it anything.
+        self.around.masters.opened(master, !self.around.is_cluster);
         self.live.store(Some(live.clone()));
         info!(node = %live.address, "connected to Redis");
         self.has_tried.store(true, Relaxed);
@@ -368,12 +379,12 @@ async fn supervise(shared: Arc<Shared>, mut target: Target) {
         let address = target.address().await;
         match open_master(&shared, &address).await {
             Err(error) => shared.not_opened(&address, &error, &mut last),
-            Ok(opened) => {
+            Ok((opened, master)) => {
                 last = None;
                 if std::mem::replace(&mut before, true) {
                     shared.around.figures.reconnected();
                 }
-                let (live, broken) = shared.publish(opened, address.clone());
+                let (live, broken) = shared.publish(opened, master, address.clone());
                 let fault = watch_over(&shared, &live, broken, &mut target).await;
                 shared.leave(&live, fault);
                 // That one is known already.
@@ -390,12 +401,14 @@ async fn supervise(shared: Arc<Shared>, mut target: Target) {
     }
 }
 
-async fn open_master(shared: &Shared, address: &Address) -> Result<Opened, NotOpened> {
-    let opened = shared.around.connector.open(address).await?;
-    if opened.hello.is_master {
-        return Ok(opened);
+async fn open_master(shared: &Shared, address: &Address) -> Result<(Opened, Master), NotOpened> {
+    let connector = &shared.around.connector;
+    let mut opened = connector.open(address).await?;
+    if !opened.hello.is_master {
+        return Err(NotOpened { fault: Fault::ReadOnly, why: "it is a replica".to_owned() });
     }
-    Err(NotOpened { fault: Fault::ReadOnly, why: "it is a replica".to_owned() })
+    let master = open::master(&mut opened.transport.connection, connector.patience()).await?;
+    Ok((opened, master))
 }
 
 /// Returns when the connection is not to be used any more, and why.

@@ -19,7 +19,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tracing::debug;
 
+use super::masters::Master;
 use super::refusal::{self, Refusal};
 use super::task::OwnedTask;
 use super::tls::Authenticated;
@@ -245,6 +247,26 @@ async fn greet(connection: &mut MultiplexedConnection, connector: &Connector) ->
     let who = read_hello(&ask(connection, "HELLO", &hello()).await?)?;
     ask(connection, "PING", &::redis::cmd("PING")).await?;
     Ok(who)
+}
+
+/// Which master answers. One that may not say it (ACL) is another each time.
+pub(super) async fn master(
+    connection: &mut MultiplexedConnection,
+    patience: Duration,
+) -> Result<Master, NotOpened> {
+    let mut info = ::redis::cmd("INFO");
+    info.arg("replication");
+    let asked = async {
+        match connection.send_packed_command(&info).await {
+            Ok(Value::ServerError(error)) => {
+                debug!(code = error.code(), "INFO replication is refused");
+                Ok(Master::unknown())
+            }
+            Ok(reply) => Ok(text(&reply).and_then(Master::of_info).unwrap_or_else(Master::unknown)),
+            Err(error) => Err(NotOpened::new(refusal::of_transport(&error), error.category())),
+        }
+    };
+    within(patience, "no answer to INFO", asked).await
 }
 
 async fn ask(connection: &mut MultiplexedConnection, name: &str, command: &Cmd) -> Result<Value, NotOpened> {

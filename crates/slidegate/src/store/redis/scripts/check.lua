@@ -4,7 +4,7 @@
 -- call that fails in here has changed nothing of theirs.
 
 local PLAIN, LAPSED = 0, 1 -- shapes of counters with ledgers; the others have none
-local SHADOW, COUNT_DENIED, WITH_LEDGER, HAS_LAPSED = 1, 2, 4, 8 -- flags of charges, in this order
+local SHADOW, COUNT_DENIED, WITH_LEDGER, HAS_LAPSED, PUT_BACK = 1, 2, 4, 8, 16 -- flags of charges, in this order
 local PROBE, RECEIPTS, REMEMBER = 1, 2, 4 -- flags of checks
 
 local states = {}
@@ -12,7 +12,7 @@ local states = {}
 local charges, n = {}, 0
 
 -- Reads one charge and brings its counter up to now; returns the status of the check that it belongs to.
-local function prepare(i, key, limit, group, flags, cost, ack, reset_epoch, probe)
+local function prepare(i, key, limit, group, flags, cost, ack, reset_epoch, probe, back)
   limit = limit_at(limit)
   local name = KEYS[key]
   local state, fault = states[name], nil
@@ -29,9 +29,14 @@ local function prepare(i, key, limit, group, flags, cost, ack, reset_epoch, prob
   if floor(flags / WITH_LEDGER) % 2 == 1 and limit.kind == TICK_LOG and not probe then
     -- Once for a call: what a stale one asks of this counter after that is as stale.
     if not state.compared then
-      state.status, state.known = ops_of(TICK_LOG).compare(state, ack, reset_epoch, flags >= HAS_LAPSED)
+      local lapsed = floor(flags / HAS_LAPSED) % 2 == 1
+      if back then
+        state.status, state.known = ops_of(TICK_LOG).put_back(state, limit, ack, reset_epoch, lapsed, back)
+      else
+        state.status, state.known = ops_of(TICK_LOG).compare(state, ack, reset_epoch, lapsed)
+      end
       -- Without the permits of a lost reply it may be empty: no lease is left to wait for.
-      if not state.status and state.used == 0 then ops_of(TICK_LOG).settle(state, limit) end
+      if not state.status and (back or state.used == 0) then ops_of(TICK_LOG).settle(state, limit) end
     end
     status, stored = state.status, state.known
   end
@@ -107,6 +112,16 @@ end
 
 local memories = {}
 
+-- What is put back after a failover; its entries are left where they are.
+local function read_back()
+  local back = {}
+  local flags
+  back.stored, flags, back.lease, back.n, back.at = unpack('<I8BI4I2', blob, at)
+  back.accepted, back.only = flags % 2 == 1, flags >= 2
+  at = back.at + back.n * 10
+  return back
+end
+
 -- Decides the part of the call that begins `at`, its keys at `key_at`.
 local function answer(place)
   local shape, flags, status, stored, times, lease = string.byte(blob, at), RECEIPTS, DECIDED, 0, 0, 0
@@ -129,8 +144,10 @@ local function answer(place)
     for i = 1, n do
       local limit, group, charge_flags, cost, ack, reset_epoch
       limit, group, charge_flags, cost, ack, reset_epoch, at = unpack('<BBBI4I8I8', blob, at)
+      local back = charge_flags >= PUT_BACK and read_back() or nil
       if status == DECIDED then
-        status, stored = prepare(i, key_at, limit, group, charge_flags, cost, ack, reset_epoch, flags % 2 == PROBE)
+        status, stored =
+          prepare(i, key_at, limit, group, charge_flags, cost, ack, reset_epoch, flags % 2 == PROBE, back)
       end
       key_at = key_at + 1
     end

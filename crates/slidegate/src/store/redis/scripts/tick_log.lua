@@ -11,7 +11,7 @@ local function tick_log()
   local SHORT_MAX, SHORT_LAST = 376, '375' -- read at once; every byte costs about 1 ns
   local RING_MIN, ROWS_MIN, ROWS_MAX = 8, 4, 64
   local ENTRIES_TARGET, ENTRIES_MAX, RESOLUTION_ENTRIES_MAX = 4096, 8192, 65536
-  local AGE_TICKS_MAX, R_ASKED_MAX, WINDOW_MAX = 2147483648, 2147483648, 31622400000
+  local AGE_TICKS_MAX, R_ASKED_MAX, WINDOW_MAX, LEASE_MAX = 2147483648, 2147483648, 31622400000, 632448000
   local ROWS_SHORT = 8 -- rows that a short log takes before it drops those that have left
   local READ_MIN, READ_MAX = 8, 1024 -- entries of a long log that are read at once
 
@@ -370,6 +370,91 @@ local function tick_log()
     elseif stored < ack and not lapsed then
       return BEHIND, stored
     end
+  end
+
+  -- Merges permits, whose ticks don't fall, into the entries: core's put_back::merge.
+  local function merge(log, back_ticks, back_counts, back_n)
+    local ticks, counts, n, place = {}, {}, 0, log.tail
+    local function add(tick, count)
+      if n > 0 and ticks[n - 1] == tick then
+        counts[n - 1] = counts[n - 1] + count
+      else
+        if n > 0 and counts[n - 1] == 0 then n = n - 1 end
+        ticks[n], counts[n], n = tick, count, n + 1
+      end
+    end
+    local has_last = log.used > 0
+    local function add_own(before)
+      while has_last and place < log.head and log.ticks[place] <= before do
+        if log.counts[place] > 0 then add(log.ticks[place], log.counts[place]) end
+        place = place + 1
+      end
+      if has_last and log.last <= before then
+        add(log.last, log.newest)
+        has_last = false
+      end
+    end
+    for i = 1, back_n do
+      add_own(back_ticks[i])
+      add(back_ticks[i], back_counts[i])
+    end
+    add_own(math.huge)
+    log.ticks, log.counts, log.tail, log.head = ticks, counts, 0, n - 1
+    log.last, log.newest = ticks[n - 1], counts[n - 1]
+  end
+
+  -- Puts permits back that a failover has lost: core's TickLog::put_back. They stand in the call, `back.n` of them
+  -- from `back.at` on, by how many ms ago they were spent. Returns how many have not left the window.
+  local function put_back(log, limit, back)
+    local lease, lease_end, changed = log.lease, log.lease_end, log.changed
+    if back.lease > 0 then ops.extend_lease(log, now_ceil, min(back.lease, LEASE_MAX)) end
+    -- While the clock has yet to catch up with the log, its charges are dated at the log's last tick.
+    local ahead = log.used > 0 and log.last > ceil(now_ceil / log.r)
+    local begin = ahead and log.last * log.r or now_ceil
+    local ticks, counts, n, units, from = {}, {}, 0, 0, back.at
+    for _ = 1, back.n do
+      local age, count
+      age, count, from = unpack('<I6I4', blob, from)
+      local tick = ceil(max(begin - age, 0) / log.r)
+      count = min(count, U32 - 1 - log.used - units)
+      if count > 0 and leaves_at(log, tick * log.r, limit.window) > now_floor then
+        n, units = n + 1, units + count
+        ticks[n], counts[n] = tick, count
+      end
+    end
+    if units == 0 then
+      log.lease, log.lease_end, log.changed = lease, lease_end, changed
+      return 0
+    end
+    open(log)
+    local empty = log.used == 0
+    log.epoch = (log.epoch + 1) % U32
+    merge(log, ticks, counts, n)
+    log.used, log.changed = log.used + units, true
+    if empty then
+      for _, row in ipairs(log.row_list) do row.count, row.tick = 0, log.last end
+    end
+    local most = limit.param > 0 and RESOLUTION_ENTRIES_MAX or ENTRIES_MAX
+    while log.head > most do raise_r(log, min(log.r * 2, U32 - 1)) end
+    return units
+  end
+
+  -- Compares as above, and puts back what the instance says was lost, if the key still knows as little of it as
+  -- `back.stored` says: core's ledger::put_back.
+  function ops.put_back(log, limit, ack, reset_epoch, lapsed, back)
+    local stored, count, age = find_row(log)
+    local behind = ack > 0 and reset_epoch == log.reset_epoch
+    if stored then behind = seq > stored and stored < ack end
+    if lapsed or not behind or (stored or 0) ~= back.stored then
+      if not back.only then return ops.compare(log, ack, reset_epoch, lapsed) end
+      log.compared = true
+      return STALE, stored or 0
+    end
+    log.compared = true
+    if stored and not back.accepted and count > 0 and give_back(log, age, count) > 0 and log.used == 0 then
+      ops.settle(log, limit)
+    end
+    if put_back(log, limit, back) > 0 or stored then log.row_changed = true end
   end
 
   -- The rows as bytes, with this call's.

@@ -12,6 +12,7 @@ use slidegate_core::algorithm::tick_log::resolution_of;
 use slidegate_core::algorithm::{EPOCH_STRIDE, Receipt, State};
 use slidegate_core::check::{self, Charge};
 use slidegate_core::decision::Outcome;
+use slidegate_core::instance::grants::PutBack;
 use slidegate_core::ledger::{self, Call, Verdict};
 use slidegate_core::limit::Limit;
 use slidegate_core::time::{Millis, Now};
@@ -25,7 +26,7 @@ use crate::store::redis::wire::{Draft, Line, Reply, Settle, Undecided};
 pub(super) enum Told {
     Decided { granted: u32, outcomes: Vec<Outcome>, receipts: Vec<Option<Receipt>> },
     Stale,
-    Behind,
+    Behind { stored: u64 },
     Other,
 }
 
@@ -38,7 +39,7 @@ impl Told {
                 receipts: decided.receipts.to_vec(),
             },
             Err(Undecided::Stale) => Self::Stale,
-            Err(Undecided::Behind) => Self::Behind,
+            Err(Undecided::Behind { stored }) => Self::Behind { stored },
             Err(Undecided::Foreign | Undecided::Newer) => Self::Other,
         }
     }
@@ -79,13 +80,14 @@ impl Book {
     }
 
     /// The twin of check.lua.
-    pub(super) fn checks(
+    pub(super) fn checks<'a>(
         &mut self,
         draft: &Draft,
         checks: &[Counted],
         line: impl Fn(&OwnedCharge) -> Option<Line>,
+        back: impl Fn(&OwnedCharge) -> Option<&'a PutBack>,
     ) -> Vec<Told> {
-        let told = checks.iter().map(|counted| self.check(draft, counted, &line)).collect();
+        let told = checks.iter().map(|counted| self.check(draft, counted, &line, &back)).collect();
         for page in self.pages.values_mut().filter(|page| page.verdict == Some(Verdict::Decide)) {
             let (limit, identity) = (page.limit.unwrap(), u64::from_be_bytes(draft.identity));
             ledger::record(&mut page.after, self.now, &limit, identity, draft.seq, page.granted);
@@ -93,11 +95,12 @@ impl Book {
         told
     }
 
-    fn check(
+    fn check<'a>(
         &mut self,
         draft: &Draft,
         counted: &Counted,
         line: impl Fn(&OwnedCharge) -> Option<Line>,
+        back: impl Fn(&OwnedCharge) -> Option<&'a PutBack>,
     ) -> Told {
         let now = self.now;
         for charge in &counted.check.charges {
@@ -112,13 +115,20 @@ impl Book {
             let takes = !counted.check.probe && charge.cost > 0;
             let Some(line) = line(charge).filter(|_| takes) else { continue };
             if page.verdict.is_none() {
-                page.verdict = Some(ledger::compare(&mut page.after, &call(draft, line)));
+                let call = call(draft, line);
+                page.verdict = Some(match back(charge) {
+                    Some(back) => {
+                        let only = counted.times == 0;
+                        ledger::put_back(&mut page.after, now, &charge.limit, &call, back, only)
+                    }
+                    None => ledger::compare(&mut page.after, &call),
+                });
                 // As `decide` does.
                 page.after.settle(now, &charge.limit);
             }
             match page.verdict {
                 Some(Verdict::Stale { .. }) => return Told::Stale,
-                Some(Verdict::Behind { .. }) => return Told::Behind,
+                Some(Verdict::Behind { stored }) => return Told::Behind { stored },
                 Some(Verdict::Decide) | None => {}
             }
         }

@@ -7,6 +7,7 @@ use slidegate_core::algorithm::tick_log::image::Image;
 use slidegate_core::algorithm::tick_log::layout::{SHORT_MAX, decode, encode};
 use slidegate_core::algorithm::{Receipt, State};
 use slidegate_core::check::Terms;
+use slidegate_core::instance::grants::PutBack;
 use slidegate_core::limit::Limit;
 use slidegate_core::time::{Millis, Now};
 
@@ -113,6 +114,9 @@ pub(super) struct Tally {
     pub(super) restless: u32,
     pub(super) stale: u32,
     pub(super) behind: u32,
+    /// Calls that put back, and those of them that did nothing else.
+    pub(super) put_back: u32,
+    pub(super) only_put_back: u32,
     /// Steps that left a long value; of those, by plain.lua alone; with its ring wrapped around.
     pub(super) long: u32,
     pub(super) long_plain: u32,
@@ -133,6 +137,8 @@ struct Sent {
     checks: Vec<Counted>,
     lines: BTreeMap<Vec<u8>, Line>,
     ledger: bool,
+    /// What is put back into whichever key of the call.
+    back: Option<PutBack>,
 }
 
 /// What an instance remembers of a key: [`Line`] without `lapsed`.
@@ -250,7 +256,7 @@ impl<'a> Walk<'a> {
             let (ack, reset_epoch) = self.ledgers.get(&(who, n)).copied().unwrap_or_default();
             (key.clone(), Line { ack, reset_epoch, lapsed, long: self.seq % 2 == 1 })
         });
-        let sent = Sent { draft, checks, lines: lines.collect(), ledger };
+        let sent = Sent { draft, checks, lines: lines.collect(), ledger, back: None };
         if matches!(fate, Fate::Late | Fate::Doubled) {
             self.sent.push(sent.clone());
         }
@@ -260,6 +266,13 @@ impl<'a> Walk<'a> {
         let replies = self.send(&sent);
         if fate == Fate::ReplyLost {
             return;
+        }
+        let behind = replies.iter().find_map(|told| match told {
+            Told::Behind { stored } => Some(*stored),
+            _ => None,
+        });
+        if let Some(stored) = behind {
+            return self.put_back(who, &sent, stored);
         }
         let reset_epochs = self.reset_epochs();
         for (counted, told) in sent.checks.iter().zip(replies) {
@@ -275,6 +288,30 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Calls again with something to put back, of which nothing is true but its form: that is between two keys.
+    fn put_back(&mut self, who: usize, before: &Sent, stored: u64) {
+        let draft = self.draft(who, 0);
+        let dice = |sides: u64, salt: u64| (draft.seq * 2_654_435_761 + salt * 40_503) % 1_000_003 % sides;
+        let window = self.limits[0].window().get();
+        let mut ages: Vec<u64> = (0..dice(9, 1)).map(|n| dice(window + window / 4 + 1, 7 + n)).collect();
+        ages.sort_unstable_by_key(|age| std::cmp::Reverse(*age));
+        let entries = ages.iter().zip(0..).map(|(age, n)| {
+            (Millis(*age), u32::try_from(dice(4, 50 + n)).unwrap())
+        });
+        let back = PutBack {
+            stored: if dice(8, 2) == 0 { stored + 1 } else { stored },
+            accepted: dice(2, 3) == 0,
+            entries: entries.collect(),
+            lease: Millis(if dice(4, 4) == 0 { dice(window / 20 + 2, 5) } else { 0 }),
+        };
+        let only = dice(3, 6) == 0;
+        let again = |counted: &Counted| Counted { times: if only { 0 } else { counted.times }, ..counted.clone() };
+        let checks = before.checks.iter().map(again).collect();
+        self.tally.put_back += 1;
+        self.tally.only_put_back += u32::from(only);
+        self.send(&Sent { draft, checks, back: Some(back), ..before.clone() });
+    }
+
     fn reset_epochs(&self) -> Vec<u64> {
         let images = self.values.iter().map(|value| {
             let bytes = value.as_deref()?;
@@ -285,10 +322,11 @@ impl<'a> Walk<'a> {
 
     fn send(&mut self, sent: &Sent) -> Vec<Told> {
         let line = |charge: &OwnedCharge| sent.ledger.then(|| sent.lines[charge.key.name()]);
-        let call = sent.draft.checks(&sent.checks, line, |_| None);
+        let back = |_: &OwnedCharge| sent.back.as_ref();
+        let call = sent.draft.checks_and_put_back(&sent.checks, line, back, |_| None);
         let now = sent.draft.now.unwrap();
         let mut book = self.book(now);
-        let expected = book.checks(&sent.draft, &sent.checks, line);
+        let expected = book.checks(&sent.draft, &sent.checks, line, back);
         let reply = self.compare(&CHECK, &call, &book, now, false);
         let replies = read_checks(&reply, &sent.checks).unwrap();
         let plain =
@@ -392,7 +430,7 @@ impl<'a> Walk<'a> {
         *(if plain { &mut self.tally.plain } else { &mut self.tally.any }) += 1;
         for told in told {
             self.tally.stale += u32::from(*told == Told::Stale);
-            self.tally.behind += u32::from(*told == Told::Behind);
+            self.tally.behind += u32::from(matches!(told, Told::Behind { .. }));
         }
         for value in self.values.iter().flatten().filter(|value| value.len() >= SHORT_MAX) {
             self.tally.long += 1;

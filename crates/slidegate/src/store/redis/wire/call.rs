@@ -11,6 +11,7 @@ use slidegate_core::time::{Millis, Now};
 use smallvec::SmallVec;
 
 use super::Line;
+use slidegate_core::instance::grants::{ENTRIES_MAX, PutBack};
 use crate::pipeline::batch::{Counted, OwnedCharge, OwnedCheck};
 
 /// How much longer than its window a key lives: a busy one need not be given a new TTL with each call.
@@ -72,7 +73,19 @@ impl Draft {
     pub(in super::super) fn checks(
         &self,
         checks: &[Counted],
+        line: impl FnMut(&OwnedCharge) -> Option<Line>,
+        memory: impl FnMut(&OwnedCheck) -> Option<Memory>,
+    ) -> Call {
+        self.checks_and_put_back(checks, line, |_| None, memory)
+    }
+
+    /// As [`checks`](Self::checks), and first puts back what the store has lost of a counter, if anything. A check of
+    /// no times does nothing else.
+    pub(in super::super) fn checks_and_put_back<'a>(
+        &self,
+        checks: &[Counted],
         mut line: impl FnMut(&OwnedCharge) -> Option<Line>,
+        back: impl Fn(&OwnedCharge) -> Option<&'a PutBack>,
         mut memory: impl FnMut(&OwnedCheck) -> Option<Memory>,
     ) -> Call {
         let mut writer = Writer::new(self, checks.len());
@@ -83,13 +96,14 @@ impl Draft {
             let check = &counted.check;
             let plain = is_plain(check)
                 && self.lease == Millis::ZERO
+                && !check.charges.iter().any(|charge| back(charge).is_some())
                 && !check.charges.iter().any(|charge| repeated.contains_key(charge.key.name()))
                 && writer.shapes.len() + check.charges.len() <= usize::from(u8::MAX);
             if plain {
                 writer.plain(counted, &mut line);
             } else {
                 writer.together = false;
-                writer.any(counted, &mut line, memory(check));
+                writer.any(counted, &mut line, &back, memory(check));
             }
         }
         writer.together &= writer.keys.len() > 1;
@@ -219,10 +233,11 @@ impl Writer {
         }
     }
 
-    fn any(
+    fn any<'a>(
         &mut self,
         counted: &Counted,
         line: &mut impl FnMut(&OwnedCharge) -> Option<Line>,
+        back: &impl Fn(&OwnedCharge) -> Option<&'a PutBack>,
         memory: Option<Memory>,
     ) {
         let check = &counted.check;
@@ -234,21 +249,39 @@ impl Writer {
             self.keys.push(charge.key.shared_name().clone());
             let takes = !check.probe && charge.cost > 0;
             let line = if takes { line(charge) } else { None };
+            let back = line.and_then(|_| back(charge));
             let limit = self.limit(&charge.limit);
             let flags = u8::from(charge.terms.shadow)
                 | u8::from(charge.terms.count_denied) << 1
                 | u8::from(line.is_some()) << 2
-                | u8::from(line.is_some_and(|line| line.lapsed)) << 3;
+                | u8::from(line.is_some_and(|line| line.lapsed)) << 3
+                | u8::from(back.is_some()) << 4;
             self.blob.extend([limit, byte(usize::from(charge.group)), flags]);
             self.u32(charge.cost);
             let line = line.unwrap_or_default();
             self.u64(line.ack);
             self.u64(line.reset_epoch);
+            if let Some(back) = back {
+                self.back(back, counted.times == 0);
+            }
         }
         if let Some(memory) = memory {
             self.keys.push(memory.key);
             self.u16(memory.begin.len());
             self.blob.extend(memory.begin);
+        }
+    }
+
+    fn back(&mut self, back: &PutBack, only: bool) {
+        // More are never made. Of too many the oldest leave soonest.
+        let entries = &back.entries[back.entries.len().saturating_sub(ENTRIES_MAX)..];
+        self.u64(back.stored);
+        self.blob.push(u8::from(back.accepted) | u8::from(only) << 1);
+        self.u32(u32::try_from(back.lease.get()).unwrap_or(u32::MAX));
+        self.u16(entries.len());
+        for (age, count) in entries {
+            push_u48(&mut self.blob, age.get());
+            self.u32(*count);
         }
     }
 
@@ -379,6 +412,7 @@ mod tests {
             lease: Millis::ZERO,
         };
         let plain = OwnedCharge { exact: true, ..charge("a", 0, 5, 1000) };
+        let lost = OwnedCharge { exact: true, ..charge("l", 0, 5, 1000) };
         let shadow = Terms { shadow: true, ..Terms::default() };
         let watched = OwnedCharge { terms: shadow, ..charge("d", 1, 5, 1000) };
         let checks = [
@@ -388,14 +422,18 @@ mod tests {
         ];
         let counted = checks.map(|check| Counted { check: Arc::new(check), times: 3 });
         let line = |charge: &OwnedCharge| charge.exact.then_some(Line { ack: 76, ..Line::default() });
-        let call = draft.checks(&counted, line, |_| None);
+        let put = PutBack { stored: 70, accepted: true, entries: vec![(Millis(9), 2)], lease: Millis(3) };
+        let counted = counted.into_iter().chain([Counted { check: Arc::new(check([lost])), times: 0 }]);
+        let counted: Vec<Counted> = counted.collect();
+        let back = |charge: &OwnedCharge| (charge.key.name() == b"l").then_some(&put);
+        let call = draft.checks_and_put_back(&counted, line, back, |_| None);
         let names: Vec<&[u8]> = call.keys.iter().map(|key| &**key).collect();
-        assert_eq!(names, [b"a", b"b", b"c", b"e", b"d"]);
+        assert_eq!(names, [b"a", b"b", b"c", b"e", b"d", b"l"]);
         let args = call.args();
         assert_eq!(args[1..], [&b"2001"[..], b"4001"]);
         let hex: String = args[0].iter().map(|byte| format!("{byte:02x}")).collect();
         let parts = [
-            "01010002030300",   // format, now is given, one by one, limits, shapes, parts
+            "01010002030400",   // format, now is given, one by one, limits, shapes, parts
             "40222018240a0600", // now
             "4d00000000000000", // seq
             "6964656e74697479", // identity
@@ -410,6 +448,9 @@ mod tests {
             "0002020300000000000000", // another kind of check, receipts, 2 charges, 3 times, no lease
             "0100000100000000000000000000000000000000000000", // KEYS[4] under limit 1
             "0001010100000000000000000000000000000000000000", // KEYS[5] under limit 0, group 1, shadow
+            "0002010000000000000000", // a check of no times
+            "000014010000004c000000000000000000000000000000", // KEYS[6], ack 76
+            "46000000000000000303000000010009000000000002000000", // put back after call 70: 2 of 9 ms ago, a lease of 3
             "4d",                     // the lowest byte of seq again
         ];
         assert_eq!(hex, parts.concat());

@@ -46,7 +46,10 @@ pub(in super::super) enum Undecided {
     /// A call with a higher seq was executed before.
     Stale,
     /// The store has forgotten grants of this instance.
-    Behind,
+    Behind {
+        /// The last of its calls that the store knows of.
+        stored: u64,
+    },
     /// Another program's key.
     Foreign,
     /// A counter of a newer release.
@@ -82,10 +85,10 @@ fn read_check(reader: &mut Reader<'_>, counted: &Counted, now: Now) -> Option<Re
     reader.u8()?;
     let (status, granted) = (reader.u8()?, reader.u32()?);
     if status != 0 {
-        let _last_seq = reader.u64()?;
+        let stored = reader.u64()?;
         return Some(Err(match status {
             1 => Undecided::Stale,
-            2 => Undecided::Behind,
+            2 => Undecided::Behind { stored },
             4 => Undecided::Newer,
             _ => Undecided::Foreign,
         }));

@@ -1,0 +1,326 @@
+//! Which masters answer, and the roll calls of those that took over.
+//!
+//! A master is known by the beginning of its replication id: a promoted replica has a new one, and so has a server that
+//! was started again. Where another one answers than before, writes may have been lost with the old one, and a roll
+//! call begins ([`roll_call`](slidegate_core::instance::roll_call)) before the first call is sent to it: until all
+//! instances have put back what they know of, each takes no more than what it held when it noticed.
+//!
+//! What it is not: it sends nothing. The heartbeat tells who is in sync, `calls` puts back and stays below the cap.
+//!
+//! # Invariants
+//! * No roll call begins as long as this instance was granted nothing: it has nothing to put back, and knows nothing
+//!   that others could wait for.
+//! * One roll call of a master at a time. A later change of the same place begins another.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use slidegate_core::instance::Era;
+use slidegate_core::instance::roll_call::{Beat, RollCall};
+use slidegate_core::time::Millis;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::info;
+
+/// Masters that a beat names, the latest: 576 bytes. In a larger cluster roll calls of the others end after a window.
+const TOLD_MAX: usize = 64;
+/// For how long after a roll call the instance still beats often: who noticed later is waiting for it.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+
+/// The beginning of a replication id: 8 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Master([u8; 8]);
+
+impl Master {
+    /// Reads what `INFO replication` says.
+    pub(super) fn of_info(text: &str) -> Option<Self> {
+        let id = text.lines().find_map(|line| line.strip_prefix("master_replid:"))?;
+        Self::read(id.trim())
+    }
+
+    fn read(id: &str) -> Option<Self> {
+        let begin = id.as_bytes().first_chunk::<8>()?;
+        begin.iter().all(u8::is_ascii_hexdigit).then_some(Self(*begin))
+    }
+
+    /// One that does not tell who it is: never the same as any other.
+    pub(super) fn unknown() -> Self {
+        let random = format!("{:032x}", crate::random::u128());
+        Self::read(&random).unwrap_or(Self([b'0'; 8]))
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// The instance's own clock, in microseconds since it began: it never steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnTime(Instant);
+
+impl OwnTime {
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Rounded down.
+    pub(crate) fn now_us(self) -> u64 {
+        u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// All masters of a link.
+pub(crate) struct Masters {
+    time: OwnTime,
+    /// Roll calls that are not over.
+    open: AtomicUsize,
+    /// Whether this instance was granted anything yet.
+    in_use: AtomicBool,
+    eras: AtomicU32,
+    state: Mutex<State>,
+    /// Who remembers what was held when an era began.
+    listener: OnceLock<Box<dyn Fn(Era) + Send + Sync>>,
+    /// A roll call has begun.
+    begun: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Everybody of the last heartbeat but this instance.
+    others: Vec<u64>,
+    /// Masters that answered, the latest last.
+    known: Vec<Master>,
+    open: Vec<Open>,
+    last_over: Option<Instant>,
+    life: Millis,
+}
+
+struct Open {
+    master: Master,
+    era: Era,
+    roll_call: RollCall,
+    /// This instance has put everything back.
+    in_sync: bool,
+}
+
+/// One instance, as a beat tells of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    pub(crate) identity: u64,
+    pub(crate) at_ms: u64,
+    /// The masters that it is in sync with, as [`Masters::in_sync`] writes them.
+    pub(crate) in_sync: &'a str,
+}
+
+impl Masters {
+    pub(super) fn new(time: OwnTime) -> Arc<Self> {
+        Arc::new(Self {
+            time,
+            open: AtomicUsize::new(0),
+            in_use: AtomicBool::new(false),
+            eras: AtomicU32::new(0),
+            state: Mutex::default(),
+            listener: OnceLock::new(),
+            begun: Notify::new(),
+        })
+    }
+
+    pub(crate) const fn time(&self) -> OwnTime {
+        self.time
+    }
+
+    /// Calls this whenever an era begins, before any call of it is sent.
+    pub(crate) fn listen(&self, listener: impl Fn(Era) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
+    }
+
+    /// Takes note that this instance was granted something.
+    pub(crate) fn granted(&self) {
+        if !self.in_use.load(Relaxed) {
+            self.in_use.store(true, Relaxed);
+        }
+    }
+
+    /// A connection to a master is about to be used. `only`: there are no others.
+    pub(super) fn opened(&self, master: Master, only: bool) {
+        let mut state = self.state.lock();
+        let known = if only { state.known.last() == Some(&master) } else { state.known.contains(&master) };
+        state.known.retain(|known| *known != master);
+        if state.known.len() >= TOLD_MAX {
+            state.known.remove(0);
+        }
+        state.known.push(master);
+        if only {
+            // Whoever was the master before is none any more.
+            state.known.drain(..state.known.len() - 1);
+            let open = state.open.len();
+            state.open.retain(|open| open.master == master);
+            self.open.fetch_sub(open - state.open.len(), Relaxed);
+        }
+        if !known && self.in_use.load(Relaxed) {
+            self.begin(&mut state, master);
+        }
+    }
+
+    /// The instance comes back from deciding by itself: others may have done so too, and must put it back.
+    #[expect(dead_code, reason = "for local shares")]
+    pub(crate) fn comes_back(&self, master: Master) {
+        self.begin(&mut self.state.lock(), master);
+    }
+
+    fn begin(&self, state: &mut State, master: Master) {
+        let number = self.eras.fetch_add(1, Relaxed) + 1;
+        let era = Era { number, began_us: self.time.now_us() };
+        if let Some(listener) = self.listener.get() {
+            listener(era);
+        }
+        let roll_call = RollCall::begin(state.others.iter().copied(), state.life);
+        info!(master = master.as_str(), awaited = roll_call.awaited().len(), "another Redis master: roll call");
+        let open = Open { master, era, roll_call, in_sync: false };
+        match state.open.iter_mut().find(|open| open.master == master) {
+            Some(before) => *before = open,
+            None => {
+                state.open.push(open);
+                self.open.fetch_add(1, Relaxed);
+            }
+        }
+        self.begun.notify_waiters();
+    }
+
+    /// Whether there is any roll call at all: asked by every call.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.open.load(Relaxed) == 0
+    }
+
+    /// The roll call of a master, if it is not over.
+    pub(crate) fn roll_call(&self, master: Master) -> Option<Era> {
+        if self.is_calm() {
+            return None;
+        }
+        self.state.lock().open.iter().find(|open| open.master == master).map(|open| open.era)
+    }
+
+    /// Roll calls whose master this instance has yet to put back to.
+    pub(crate) fn out_of_sync(&self) -> Vec<(Master, Era)> {
+        let state = self.state.lock();
+        state.open.iter().filter(|open| !open.in_sync).map(|open| (open.master, open.era)).collect()
+    }
+
+    /// This instance has put back everything that it knew of in this era.
+    pub(crate) fn has_put_back(&self, era: Era) {
+        let mut state = self.state.lock();
+        if let Some(open) = state.open.iter_mut().find(|open| open.era == era) {
+            open.in_sync = true;
+        }
+        self.close(&mut state);
+    }
+
+    /// Takes note of who was told of by the store, at its time. `life`: who has not beaten for so long is gone.
+    pub(crate) fn heard(&self, own: u64, now_ms: u64, life: Millis, told: &[Told<'_>]) {
+        let mut state = self.state.lock();
+        state.life = life;
+        for open in &mut state.open {
+            let beats: Vec<Beat> = told
+                .iter()
+                .map(|told| Beat {
+                    identity: told.identity,
+                    at_ms: told.at_ms,
+                    in_sync: told.in_sync.split(' ').any(|id| id == open.master.as_str()),
+                })
+                .collect();
+            open.roll_call.heard(now_ms, &beats);
+        }
+        self.close(&mut state);
+        state.others.clear();
+        state.others.extend(told.iter().map(|told| told.identity).filter(|identity| *identity != own));
+    }
+
+    fn close(&self, state: &mut State) {
+        let before = state.open.len();
+        for open in state.open.extract_if(.., |open| open.in_sync && open.roll_call.is_over()) {
+            let took_ms = self.time.now_us().saturating_sub(open.era.began_us) / 1000;
+            info!(master = open.master.as_str(), took_ms, "roll call over");
+        }
+        if state.open.len() < before {
+            self.open.fetch_sub(before - state.open.len(), Relaxed);
+            state.last_over = Some(Instant::now());
+        }
+    }
+
+    /// The masters that this instance is in sync with, for its beat.
+    pub(crate) fn in_sync(&self) -> String {
+        let state = self.state.lock();
+        let out = |master: &&Master| state.open.iter().any(|open| open.master == **master && !open.in_sync);
+        let known: Vec<&str> = state.known.iter().filter(|master| !out(master)).map(Master::as_str).collect();
+        known.join(" ")
+    }
+
+    /// Whether others are waiting for this instance's beats, or it for theirs.
+    pub(crate) fn is_urgent(&self) -> bool {
+        let recently = || self.state.lock().last_over.is_some_and(|at| at.elapsed() < AFTERWARDS);
+        !self.is_calm() || recently()
+    }
+
+    /// Waits until a roll call begins.
+    pub(crate) async fn begun(&self) {
+        self.begun.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Millis = Millis(5_000);
+
+    fn master(id: &str) -> Master {
+        Master::read(id).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_roll_call_begins_when_another_master_answers_and_not_before_anything_was_granted() {
+        let masters = Masters::new(OwnTime::begin());
+        masters.opened(master("aaaaaaaa"), true);
+        masters.opened(master("bbbbbbbb"), true);
+        assert!(masters.is_calm(), "nothing was granted yet");
+        masters.granted();
+        masters.opened(master("bbbbbbbb"), true);
+        assert!(masters.is_calm(), "the same again");
+        masters.opened(master("cccccccc"), true);
+        assert!(masters.roll_call(master("cccccccc")).is_some());
+        assert_eq!(masters.in_sync(), "", "not yet");
+        // Of a single server the one before is over with.
+        masters.opened(master("aaaaaaaa"), true);
+        assert_eq!(masters.out_of_sync().len(), 1);
+        assert!(masters.roll_call(master("cccccccc")).is_none());
+    }
+
+    #[tokio::test]
+    async fn it_is_over_when_this_instance_and_all_others_have_put_back() {
+        let masters = Masters::new(OwnTime::begin());
+        let (old, new) = (master("aaaaaaaa"), master("bbbbbbbb"));
+        let told = |identity, at_ms, in_sync| Told { identity, at_ms, in_sync };
+        masters.opened(old, false);
+        masters.granted();
+        masters.heard(1, 100_000, LIFE, &[told(1, 100_000, "aaaaaaaa"), told(2, 99_500, "aaaaaaaa")]);
+        masters.opened(new, false);
+        let era = masters.roll_call(new).unwrap();
+        assert_eq!(masters.in_sync(), "aaaaaaaa");
+        masters.has_put_back(era);
+        assert_eq!(masters.in_sync(), "aaaaaaaa bbbbbbbb");
+        masters.heard(1, 101_000, LIFE, &[told(1, 101_000, ""), told(2, 100_900, "aaaaaaaa bbbbbbbb")]);
+        assert!(!masters.is_calm(), "that beat may be from before");
+        masters.heard(1, 101_100, LIFE, &[told(1, 101_100, ""), told(2, 101_050, "aaaaaaaa bbbbbbbb")]);
+        assert!(masters.is_calm() && masters.is_urgent());
+    }
+
+    #[test]
+    fn the_replication_id_is_read_from_info() {
+        let text = "# Replication\r\nrole:master\r\nmaster_replid:0123456789abcdef0123456789abcdef01234567\r\n";
+        assert_eq!(Master::of_info(text), Some(master("01234567")));
+        assert_eq!(Master::of_info("role:master\r\n"), None);
+        assert_ne!(Master::unknown(), Master::unknown());
+    }
+}
