@@ -112,6 +112,16 @@ impl Side {
     }
 }
 
+/// A time without the store, and what the oracle has to know of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Local {
+    pub(crate) era: Era,
+    /// On true time.
+    pub(crate) from_us: u64,
+    /// The largest share of each key that was used.
+    pub(crate) shares: Vec<u32>,
+}
+
 /// A roll call, and what the oracle has to know of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -138,8 +148,8 @@ pub(crate) struct Instance {
     pub(crate) sides: Vec<Side>,
     pub(crate) ladder: Ladder,
     pub(crate) eras: u32,
-    /// Since the node was found failing; and since when on true time, for the oracle.
-    pub(crate) local: Option<(Era, u64)>,
+    /// Since the node was found failing.
+    pub(crate) local: Option<Local>,
     /// Since the master was another, or was found again.
     pub(crate) roll_call: Option<Standing>,
     /// The history that calls were answered from last.
@@ -202,9 +212,13 @@ impl Instance {
         self.heard = identities;
     }
 
-    /// This instance's place among those that were there; `None` if it was never heard who is there.
-    pub(crate) fn place(&self) -> Option<Place> {
-        let of = self.counts.iter().map(|(_, count)| *count).max()?;
+    /// This instance's place among those that were there, of at least as many as are configured (0: not); `None` if
+    /// neither is known.
+    pub(crate) fn place(&self, configured: u32) -> Option<Place> {
+        let of = self.counts.iter().map(|(_, count)| *count).max().unwrap_or_default().max(configured);
+        if of == 0 {
+            return None;
+        }
         let rank = self.heard.iter().filter(|identity| **identity < self.identity).count();
         Some(Place::new(u32::try_from(rank).unwrap_or(u32::MAX), of))
     }

@@ -77,6 +77,8 @@ pub(crate) struct Scene {
     pub(crate) exact: bool,
     pub(crate) lease: Millis,
     pub(crate) on_failure: OnFailure,
+    /// How many instances are configured; 0: that is not.
+    pub(crate) configured: u32,
     /// In order of time.
     pub(crate) faults: Vec<(u64, Fault)>,
 }
@@ -116,7 +118,8 @@ impl Scene {
             drift_ppm: if rng.bool() { 0 } else { rng.u64(1..=DRIFT_MAX_PPM) },
             exact: broken != Broken::LedgerOff,
             lease: Millis::ZERO,
-            on_failure: OnFailure::Deny,
+            on_failure: if rng.bool() { OnFailure::Deny } else { OnFailure::Local },
+            configured: if rng.bool() { 0 } else { u32::try_from(instances).unwrap_or_default() },
             faults: Vec::new(),
         };
         scene.draw_faults(rng, window_us);

@@ -69,9 +69,9 @@ impl RollCall {
         });
     }
 
-    /// Whether nobody is awaited.
+    /// Whether nobody is awaited, and it was heard who is there: an instance that has just started knows of nobody.
     pub fn is_over(&self) -> bool {
-        self.awaited.is_empty()
+        self.began_ms.is_some() && self.awaited.is_empty()
     }
 
     /// Who is awaited.

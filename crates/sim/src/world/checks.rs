@@ -74,7 +74,7 @@ impl World {
 
     fn room_in_roll_call(&mut self, who: usize, key: usize) -> Option<u32> {
         let now_us = self.clock_us(who);
-        let place = self.instances[who].place();
+        let place = self.instances[who].place(self.scene.configured);
         let instance = &mut self.instances[who];
         let era = instance.roll_call.as_ref()?.era;
         let side = &mut instance.sides[key];
@@ -183,8 +183,10 @@ impl World {
         let totals = self.broken == Broken::Totals;
         let units: u32 = granted.iter().filter_map(|(_, receipt)| receipt.map(|receipt| receipt.units)).sum();
         let side = &mut self.instances[who].sides[key];
-        if reset_epoch > side.reset_epoch {
-            side.grants.clear();
+        if units > 0 {
+            if reset_epoch > side.reset_epoch {
+                side.grants.clear();
+            }
             side.reset_epoch = reset_epoch;
         }
         if units > 0 {

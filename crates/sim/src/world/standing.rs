@@ -11,7 +11,7 @@ use super::network::{Body, LIFE, Receipted};
 use super::{Beaten, Event, World};
 use crate::broken::Broken;
 use crate::decide::Party;
-use crate::instance::{Connection, Instance, Standing};
+use crate::instance::{Connection, Instance, Local, Standing};
 use crate::oracle::{Allowance, Rule};
 use crate::scene::OnFailure;
 
@@ -43,7 +43,8 @@ impl World {
             self.queue.push(self.now_us + pause_us, Event::Probe { who, life });
             if self.scene.on_failure == OnFailure::Local {
                 let era = self.instances[who].new_era(now_us);
-                self.instances[who].local = Some((era, self.now_us));
+                let shares = vec![0; self.scene.limits.len()];
+                self.instances[who].local = Some(Local { era, from_us: self.now_us, shares });
             }
         }
         if transition.from == Step::Failing {
@@ -53,13 +54,9 @@ impl World {
 
     /// The node is there again, or the instance ends.
     pub(super) fn leave_local(&mut self, who: usize) {
-        let Some((_, from_us)) = self.instances[who].local.take() else { return };
-        if let Some(place) = self.instances[who].place() {
-            for (key, watch) in self.watches.iter_mut().enumerate() {
-                let permits = self.instances[who].sides[key].limit.permits();
-                let units = share::share(permits, place);
-                watch.allow(Allowance { rule: Rule::LocalShare, from_us, to_us: self.now_us, units });
-            }
+        let Some(Local { from_us, shares, .. }) = self.instances[who].local.take() else { return };
+        for (watch, units) in self.watches.iter_mut().zip(shares) {
+            watch.allow(Allowance { rule: Rule::LocalShare, from_us, to_us: self.now_us, units });
         }
         self.begin_roll_call(who);
     }
@@ -68,12 +65,16 @@ impl World {
     pub(super) fn without_store(&mut self, who: usize, key: usize, party: Party) {
         let now_us = self.clock_us(who);
         let instance = &mut self.instances[who];
-        let (Some((era, _)), Some(place)) = (instance.local, instance.place()) else { return };
+        let place = instance.place(self.scene.configured);
+        let (Some(local), Some(place)) = (&mut instance.local, place) else { return };
+        let era = local.era;
+        let share = share::share(instance.sides[key].limit.permits(), place);
+        local.shares[key] = local.shares[key].max(share);
         let seq = instance.take_seq();
         let side = &mut instance.sides[key];
-        let (window, permits) = (side.limit.window(), side.limit.permits());
+        let window = side.limit.window();
         let held_then = side.grants.held_when(era, window);
-        let cap = standing::local_cap(era, now_us, window, share::share(permits, place), held_then);
+        let cap = standing::local_cap(era, now_us, window, share, held_then);
         let room = standing::room(cap, side.grants.held(now_us, window));
         let units = party.times.min(room / party.cost.max(1)) * party.cost;
         if units > 0 {
@@ -82,7 +83,7 @@ impl World {
             side.grants.accept(now_us, window, seq, units, slidegate_core::time::Millis::ZERO);
             side.ack = seq;
             self.figures.local += u64::from(units);
-            self.tell(|_| format!("instance {who} grants {units} of key {key} alone"));
+            self.tell(|_| format!("instance {who} grants {units} of key {key} alone: cap {cap}, held {held_then:?} then"));
             self.spend(who, key, self.now_us, units, false);
         }
     }
@@ -178,7 +179,7 @@ impl World {
     /// excepted.
     pub(super) fn end_roll_call(&mut self, who: usize) {
         let Some(Standing { from_us, strange, .. }) = self.instances[who].roll_call.take() else { return };
-        let Some(place) = self.instances[who].place() else { return };
+        let Some(place) = self.instances[who].place(self.scene.configured) else { return };
         for (key, watch) in self.watches.iter_mut().enumerate() {
             if strange[key] {
                 let limit = &self.instances[who].sides[key].limit;
