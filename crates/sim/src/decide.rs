@@ -126,9 +126,9 @@ fn charge(image: &mut Image, now: Now, limit: &Limit, party: Party, lease: Milli
     (granted, receipt)
 }
 
-/// Gives permits back; returns how many.
+/// Gives permits back; returns how many. The limit is that of the receipt, and the counter may be under another one by
+/// now, with a longer window: so nothing is dropped that only the old one would drop.
 pub(crate) fn settle(image: &mut Image, now: Now, limit: &Limit, receipt: &Receipt) -> u32 {
-    image.settle(now, limit);
     let mut state = State::TickLog(image.log.clone());
     let given = state.refund(now, limit, receipt, receipt.units);
     if let State::TickLog(log) = state {

@@ -131,6 +131,8 @@ pub(crate) struct Standing {
     pub(crate) from_us: u64,
     /// The keys that nothing was held of.
     pub(crate) strange: Vec<bool>,
+    /// The largest share of each key that was used.
+    pub(crate) shares: Vec<u32>,
 }
 
 /// What is known of the node, and of who else asks it.

@@ -76,10 +76,12 @@ impl World {
         let now_us = self.clock_us(who);
         let place = self.instances[who].place(self.scene.configured);
         let instance = &mut self.instances[who];
-        let era = instance.roll_call.as_ref()?.era;
+        let roll_call = instance.roll_call.as_mut()?;
+        let era = roll_call.era;
         let side = &mut instance.sides[key];
         let (window, permits) = (side.limit.window(), side.limit.permits());
         let share = place.map_or(0, |place| slidegate_core::instance::share::share(permits, place));
+        roll_call.shares[key] = roll_call.shares[key].max(share);
         let held_then = side.grants.held_when(era, window);
         let cap = standing::roll_call_cap(era, now_us, window, share, held_then)?;
         Some(standing::room(cap, side.grants.held(now_us, window)))

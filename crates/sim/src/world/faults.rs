@@ -79,7 +79,9 @@ impl World {
             }
             Fault::Planned { takes_us } => self.hand_over(takes_us),
             Fault::SplitBrain { overlap_us } => {
-                if let Some(old) = self.store.master {
+                // One at a time: the bound is of one.
+                let split = self.store.servers.iter().filter(|server| server.writable).count() > 1;
+                if let Some(old) = self.store.master.filter(|_| !split) {
                     self.promote(old, false);
                     self.later(overlap_us, Happening::IsDemoted { old });
                     for who in 0..self.scene.instances {

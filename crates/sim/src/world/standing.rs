@@ -165,8 +165,9 @@ impl World {
             let none_held = |side: &crate::instance::Side| {
                 side.grants.clone().held_when(era, side.limit.window()).is_none()
             };
-            let strange = instance.sides.iter().map(none_held).collect();
-            instance.roll_call = Some(Standing { era, roll_call, from_us: now_us, strange });
+            let strange: Vec<bool> = instance.sides.iter().map(none_held).collect();
+            let shares = vec![0; strange.len()];
+            instance.roll_call = Some(Standing { era, roll_call, from_us: now_us, strange, shares });
             self.allow_unheard(who);
         }
         self.figures.roll_calls += 1;
@@ -178,13 +179,12 @@ impl World {
     /// Nobody is awaited any more, or the instance ends. What it could be granted of keys that it held nothing of is
     /// excepted.
     pub(super) fn end_roll_call(&mut self, who: usize) {
-        let Some(Standing { from_us, strange, .. }) = self.instances[who].roll_call.take() else { return };
-        let Some(place) = self.instances[who].place(self.scene.configured) else { return };
+        let Some(ended) = self.instances[who].roll_call.take() else { return };
+        let Standing { from_us, strange, shares, .. } = ended;
         for (key, watch) in self.watches.iter_mut().enumerate() {
             if strange[key] {
-                let limit = &self.instances[who].sides[key].limit;
-                let units = share::share(limit.permits(), place);
-                let to_us = self.now_us.min(from_us + limit.window().get() * 1000);
+                let window_us = self.instances[who].sides[key].limit.window().get() * 1000;
+                let (units, to_us) = (shares[key], self.now_us.min(from_us + window_us));
                 watch.allow(Allowance { rule: Rule::NoHistory, from_us, to_us, units });
             }
         }
