@@ -13,7 +13,7 @@ struct Bench {
     run: fn() -> Done,
 }
 
-const BENCHES: [Bench; 4] = [
+const BENCHES: [Bench; 6] = [
     Bench {
         name: "crowd",
         summary: "eight gateways that share a limit in one Redis, asked for twice as much",
@@ -33,6 +33,16 @@ const BENCHES: [Bench; 4] = [
         name: "scripts",
         summary: "server time of a check and memory of a key in Redis, against the plain sorted-set script",
         run: scripts::run,
+    },
+    Bench {
+        name: "scripts_bars",
+        summary: "of these the server time alone, where a bar is set for it",
+        run: || step::run("cargo bench --package slidegate --bench scripts -- --only bars"),
+    },
+    Bench {
+        name: "uniform",
+        summary: "checks each second of many keys in Redis, against one-check calls pipelined as deep",
+        run: || step::run("cargo bench --package slidegate-server --bench uniform"),
     },
 ];
 

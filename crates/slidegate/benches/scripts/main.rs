@@ -7,7 +7,10 @@
 //! the rounds with the least and the greatest. Memory is MEMORY USAGE after a window's admissions at a steady
 //! rate, by a clock that is moved by hand.
 //!
-//! `--rounds N`, `--seed N`, `--server NAME` (part of it), `--only bars|memory`,
+//! Every release that is installed has its bars and its memory measured; the tables and curves beside them, one
+//! round of each, are of the first. So all of it takes about six minutes with three releases.
+//!
+//! `--rounds N` (of the bars), `--seed N`, `--server NAME` (part of it), `--only bars|memory`,
 //! `--json FILE`, `--script FILE` (another text for the script that decides).
 
 #![expect(clippy::cast_precision_loss, reason = "a benchmark: figures are shown, nothing is decided by them")]
@@ -24,10 +27,12 @@ use tokio::time::Instant;
 
 use crate::client::{Client, Reply};
 use crate::load::{Load, PERMITS, Subject};
+use crate::progress::Progress;
 
 mod client;
 mod load;
 mod memory;
+mod progress;
 
 const WINDOW: Millis = Millis(1000);
 /// Longer than the window, so that each of 10,000 keys has seen all instances.
@@ -54,7 +59,8 @@ struct Options {
 
 fn options() -> Options {
     let mut options = Options {
-        rounds: 7,
+        // Odd, so that the median is one of them.
+        rounds: 3,
         seed: Rng::new().u64(..),
         server: String::new(),
         only: String::new(),
@@ -81,7 +87,7 @@ fn main() {
     let options = options();
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("seed {}, {} rounds; load of the machine: {}", options.seed, options.rounds, load.trim());
-    let mut results = Vec::new();
+    let (progress, mut results) = (Progress::start(), Vec::new());
     for release in Release::installed() {
         let server = Server::options().release(release).start();
         let mut client = Client::connect(&server.address());
@@ -90,22 +96,21 @@ fn main() {
             continue;
         }
         println!("\n{name}");
+        let is_first = results.is_empty();
         let mut result = json!({ "server": name });
         if options.only != "memory" {
-            result["bars"] = bars(&mut client, &options);
+            result["bars"] = bars(&mut client, &options, &progress);
         }
-        if options.only.is_empty() {
-            result["algorithms"] = algorithms(&mut client, &options);
-            if results.is_empty() {
-                result["curves"] = curves(&mut client, &options);
-            }
+        if options.only.is_empty() && is_first {
+            result["algorithms"] = algorithms(&mut client, &options, &progress);
+            result["curves"] = curves(&mut client, &options, &progress);
         }
         if options.only != "bars" {
-            result["memory"] =
-                memory::compare(&mut client, &options.script, &mut Rng::with_seed(options.seed));
+            result["memory"] = memory::compare(&mut client, &options, &progress);
         }
         results.push(result);
     }
+    drop(progress);
     if let Some(path) = options.json {
         std::fs::write(path, Value::from(results).to_string()).expect("a file that can be written");
     }
@@ -166,11 +171,19 @@ fn usec(client: &mut Client) -> f64 {
 }
 
 /// All loads in turn, each round; for each load its times.
-fn rounds(client: &mut Client, loads: &mut [Load], rounds: usize, rng: &mut Rng) -> Vec<Vec<f64>> {
+fn rounds(
+    client: &mut Client,
+    loads: &mut [Load],
+    rounds: usize,
+    rng: &mut Rng,
+    progress: &Progress,
+) -> Vec<Vec<f64>> {
     client.command(&["FLUSHALL"]);
     let mut times = vec![Vec::new(); loads.len()];
-    for _ in 0..rounds {
+    for round in 1..=rounds {
         for (load, times) in loads.iter_mut().zip(&mut times) {
+            let (name, keys, per_call) = (load.subject.name(), load.keys, load.per_call);
+            progress.step(&format!("{name}, keys {keys}, checks in a call {per_call}: {round} of {rounds}"));
             times.push(turn(client, load, rng));
         }
     }
@@ -191,7 +204,7 @@ fn ratio(times: &[f64], base: &[f64]) -> (f64, f64, f64) {
     (median(&ratios), least, greatest)
 }
 
-fn bars(client: &mut Client, options: &Options) -> Value {
+fn bars(client: &mut Client, options: &Options, progress: &Progress) -> Value {
     let mut rng = Rng::with_seed(options.seed);
     println!(
         "| keys | checks in a call | sorted set, us | sliding_window, us | ratio | of the rounds | bar |"
@@ -203,7 +216,7 @@ fn bars(client: &mut Client, options: &Options) -> Value {
             Load::new(client, &options.script, Subject::SortedSet, keys, 1, PERMITS, WINDOW),
             Load::new(client, &options.script, Subject::EXACT, keys, per_call, PERMITS, WINDOW),
         ];
-        let times = rounds(client, &mut loads, options.rounds, &mut rng);
+        let times = rounds(client, &mut loads, options.rounds, &mut rng, progress);
         let (ratio, least, greatest) = ratio(&times[1], &times[0]);
         let (base, ours) = (median(&times[0]), median(&times[1]));
         let Reply::Number(bytes) = client.command(&["STRLEN", &loads[1].first_key()]) else { panic!() };
@@ -220,7 +233,7 @@ fn bars(client: &mut Client, options: &Options) -> Value {
     Value::from(rows)
 }
 
-fn algorithms(client: &mut Client, options: &Options) -> Value {
+fn algorithms(client: &mut Client, options: &Options, progress: &Progress) -> Value {
     let mut rng = Rng::with_seed(options.seed);
     println!("\n| us for each check | 1 key, 1 | 10,000 keys, 1 | 1 key, 16 | 10,000 keys, 16 |");
     println!("|---|---|---|---|---|");
@@ -230,7 +243,7 @@ fn algorithms(client: &mut Client, options: &Options) -> Value {
             let per_call = if subject == Subject::SortedSet { 1 } else { per_call };
             Load::new(client, &options.script, subject, keys, per_call, PERMITS, WINDOW)
         });
-        let times = rounds(client, &mut loads, options.rounds.div_ceil(2), &mut rng);
+        let times = rounds(client, &mut loads, 1, &mut rng, progress);
         columns.push(times.iter().map(|times| median(times)).collect::<Vec<_>>());
     }
     for (place, subject) in Subject::ALL.iter().enumerate() {
@@ -241,7 +254,7 @@ fn algorithms(client: &mut Client, options: &Options) -> Value {
 }
 
 /// For each number of checks in a call: with ledgers and without, each divided by the sorted set of its round.
-fn curves(client: &mut Client, options: &Options) -> Value {
+fn curves(client: &mut Client, options: &Options, progress: &Progress) -> Value {
     let mut rng = Rng::with_seed(options.seed);
     let mut curves = Vec::new();
     for keys in [1, 10_000] {
@@ -250,7 +263,7 @@ fn curves(client: &mut Client, options: &Options) -> Value {
         loads.extend(CURVE.iter().map(|per_call| {
             Load::new(client, &options.script, Subject::EXACT, keys, *per_call, PERMITS, WINDOW)
         }));
-        let times = rounds(client, &mut loads, options.rounds.div_ceil(2), &mut rng);
+        let times = rounds(client, &mut loads, 1, &mut rng, progress);
         let medians: Vec<f64> = times.iter().map(|times| median(times)).collect();
         curves.push(
             json!({ "keys": keys, "base": medians[0], "per_call": CURVE, "ours": medians[1..].to_vec() }),

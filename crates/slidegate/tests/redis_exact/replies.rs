@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use slidegate::core::decision::Mode;
 use slidegate::core::time::Millis;
 use slidegate::error::Fault;
 use slidegate::store::redis::Retry;
@@ -61,6 +62,43 @@ async fn without_retries_lost_replies_neither_admit_too_much_nor_waste_any() {
             admitted += u32::from(check(&limiter, "p", &[]).await.is_allowed());
         }
         assert_eq!((admitted, used(&limiter, "p", &[]).await), (100, 100), "{fate:?}");
+    }
+}
+
+/// Calls that later ones of their instance have overtaken are not executed any more: of an hour's permits, what is
+/// counted in the end is what was admitted. Decided once more, each would take what nobody spends, or give back what
+/// somebody has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_executions_waste_none() {
+    for seed in [1, 2] {
+        let server = Server::start();
+        let proxy = FaultProxy::start(&server.address());
+        let through = config(&format!("redis://{}", proxy.address()), Millis(15));
+        let policies = || vec![policy("p", "100000/1h")];
+        let instances = [limiter(&through, policies()).await, limiter(&through, policies()).await];
+        proxy.late(5, Duration::from_millis(250), seed);
+        let start = Instant::now();
+        let mut callers = JoinSet::new();
+        for caller in 0..8 {
+            let limiter = instances[caller % 2].clone();
+            callers.spawn(keeps_asking(limiter, "p", start, move || micros(start) > 1_500_000));
+        }
+        let records = callers.join_all().await.into_iter().flatten();
+        let mut admitted = records.filter(|(record, _)| record.is_admitted()).count();
+        proxy.pass();
+        let given_up: u64 = instances.iter().map(|limiter| faults(limiter, Fault::Timeout)).sum();
+        // Each instance's next accepted call takes back what the last lost reply had been granted, and whatever is
+        // still on its way is stale.
+        for limiter in &instances {
+            let told = eventually("a decision", Duration::from_secs(10), || async {
+                Some(check(limiter, "p", &[]).await).filter(|told| told.mode() == Mode::Normal)
+            });
+            admitted += usize::from(told.await.is_allowed());
+        }
+        let used = used(&instances[0], "p", &[]).await;
+        println!("seed {seed}: {admitted} admitted, {used} counted, {given_up} given up");
+        assert!(given_up > 0, "{:?}", proxy.counts());
+        assert_eq!(usize::try_from(used).unwrap(), admitted, "seed {seed}");
     }
 }
 

@@ -91,7 +91,7 @@ impl Instance {
         Sent { keys: call.keys, args, checks, seq }
     }
 
-    /// Reads the reply to a call. Whether plain.lua decided it all; `None`: some of it was not granted whole.
+    /// Reads the reply to a call. Whether scripts/plain/ decided it all; `None`: some of it was not granted whole.
     pub fn received(&self, sent: &Sent, reply: &[u8]) -> Option<bool> {
         let told = read_checks(reply, &sent.checks)?;
         let mut plain = true;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use ::redis::{Cmd, Value};
 use slidegate_core::algorithm::tick_log::resolution_of;
 use slidegate_core::decision::Cost;
+use slidegate_core::instance::Era;
+use slidegate_core::instance::grants::PutBack;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::Millis;
 use smallvec::SmallVec;
@@ -14,10 +16,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::config::{RedisConfig, RedisConfigError, Retry};
 use super::heartbeat::{Heartbeat, Instances};
-use super::ledgers::{Ledgers, Said};
-use super::link::{Link, LinkFigures, Script};
+use super::ledgers::{Accepted, Ledgers, Said};
+use super::link::{Link, LinkFigures, OwnedTask, Script};
 use super::names::Names;
 use super::records::{self, Reserved};
+use super::roll_calls::{self, Sync};
 use super::scripts;
 use super::wire::{Call, Draft, Memory, Reply, Settle, Told, Undecided, read_checks, read_settled};
 use crate::clock::Clock;
@@ -41,7 +44,9 @@ pub(super) struct Calls {
     scripts: [&'static Script; 3],
     heartbeat: Heartbeat,
     names: Names,
-    ledgers: Ledgers,
+    ledgers: Arc<Ledgers>,
+    /// Puts back, beside the traffic, what a new master does not know of.
+    _sync: OwnedTask,
     /// Whether calls on one counter are made one after another, so that ledgers can be kept.
     ordered: bool,
     timeout: Millis,
@@ -62,12 +67,25 @@ impl Calls {
         let (clock, linger) = config.test_clock();
         let link = Arc::new(Link::start(config)?);
         let newest = config.newest_format();
-        let (names, ledgers) = (Names::new(config.key_prefix()), Ledgers::new());
+        let names = Names::new(config.key_prefix());
+        let ledgers = Arc::new(Ledgers::new(link.masters().time()));
+        let remembers = ledgers.clone();
+        link.masters().listen(move |era| remembers.enter(era));
         let heartbeat = Heartbeat::start(&link, runtime, names.instances(), ledgers.identity(), newest);
+        let sync = Sync {
+            link: link.clone(),
+            ledgers: ledgers.clone(),
+            script: scripts::of(newest)[0],
+            formats: heartbeat.formats(),
+            clock: clock.clone(),
+            linger,
+            timeout: config.check_retry().map_or(config.check_timeout(), |retry| retry.budget),
+        };
         Ok(Self {
             link,
             scripts: scripts::of(newest),
             heartbeat,
+            _sync: OwnedTask::spawn(sync.run()),
             names,
             ledgers,
             ordered: config.has_flights(),
@@ -137,42 +155,57 @@ impl Calls {
         Instant::now() + self.timeout.into()
     }
 
-    /// Decides checks in one call, each as far as one call can.
-    async fn attempt(&self, lane: u16, checks: &[Counted], lapsed: bool, deadline: Instant) -> Vec<Attempt> {
+    /// Decides checks in one call, each as far as one call can. `backs`: what is put back first, of each check.
+    async fn attempt(
+        &self,
+        lane: u16,
+        checks: &[Counted],
+        backs: &[Backs],
+        deadline: Instant,
+    ) -> Vec<Attempt> {
         let draft = self.draft();
-        let line = |charge: &OwnedCharge| {
-            let mut line = if charge.exact { self.ledgers.line(charge.key.shared_name()) } else { None };
-            line.iter_mut().for_each(|line| line.lapsed |= lapsed);
-            line
+        let line =
+            |charge: &OwnedCharge| self.ledgers.line(charge.key.shared_name()).filter(|_| charge.exact);
+        let back = |charge: &OwnedCharge| {
+            backs.iter().flatten().find(|(key, _)| key == charge.key.shared_name()).map(|(_, back)| back)
         };
-        let call = draft.checks(checks, line, |check| self.memory(check));
+        let call = draft.checks_and_put_back(checks, line, back, |check| self.memory(check));
         let replies = self.run(lane, self.scripts[0], &call, deadline).await;
         match replies.and_then(|bytes| read_checks(&bytes, checks).ok_or(NONSENSE)) {
-            Ok(replies) => checks
-                .iter()
-                .zip(replies)
-                .map(|(counted, reply)| self.take(counted, reply, draft.seq))
-                .collect(),
-            Err(error) => checks.iter().map(|_| Attempt::Done(Err(error.clone()))).collect(),
+            Ok(replies) => {
+                checks.iter().zip(replies).map(|(counted, reply)| self.take(counted, reply, &draft)).collect()
+            }
+            Err(error) => {
+                if matches!(error, StoreError::Lost { .. }) {
+                    for charge in checks.iter().flat_map(|counted| &counted.check.charges) {
+                        if charge.exact {
+                            self.ledgers.lost(charge.key.shared_name(), draft.seq);
+                        }
+                    }
+                }
+                checks.iter().map(|_| Attempt::Done(Err(error.clone()))).collect()
+            }
         }
     }
 
     /// Takes note of what a reply granted.
-    fn take(&self, counted: &Counted, reply: Reply, seq: u64) -> Attempt {
+    fn take(&self, counted: &Counted, reply: Reply, draft: &Draft) -> Attempt {
         let unavailable = |fault| Attempt::Done(Err(StoreError::Unavailable { fault }));
         match reply {
             Ok(Told { decided, reset_epochs, long }) => {
                 let charges = counted.check.charges.iter().zip(&decided.receipts).zip(reset_epochs);
                 for ((charge, receipt), reset_epoch) in charges {
-                    if charge.exact && receipt.is_some() {
+                    if let Some(receipt) = receipt.filter(|_| charge.exact) {
                         let key = charge.key.shared_name();
-                        let said = Said { reset_epoch, long };
-                        self.ledgers.accept(key, seq, said, charge.limit.window());
+                        let accepted = Accepted { seq: draft.seq, units: receipt.units, lease: draft.lease };
+                        self.ledgers.accept(key, &charge.limit, accepted, Said { reset_epoch, long });
+                        self.link.masters().granted();
                     }
                 }
                 Attempt::Done(Ok(decided))
             }
-            Err(Undecided::Behind | Undecided::Stale) => Attempt::Again,
+            Err(Undecided::Stale { .. }) => Attempt::Again(None),
+            Err(Undecided::Behind { stored }) => Attempt::Again(Some(stored)),
             Err(Undecided::Foreign) => unavailable(Fault::ForeignKey),
             Err(Undecided::Newer) => unavailable(Fault::NewerFormat),
         }
@@ -232,22 +265,49 @@ impl Calls {
         outcomes
     }
 
-    /// Decides checks; those that the store has forgotten grants of, once more without them.
+    /// Decides checks, within what may be taken of their counters while there is a roll call; those that the store has
+    /// forgotten grants of, again with what they were.
     async fn decide_once(&self, lane: u16, checks: &[Counted], deadline: Instant) -> Vec<Outcome> {
-        let attempts = self.attempt(lane, checks, false, deadline).await;
-        let again: Vec<Counted> = (attempts.iter().zip(checks))
-            .filter(|(attempt, _)| !matches!(attempt, Attempt::Done(_)))
-            .map(|(_, counted)| counted.clone())
-            .collect();
-        if again.is_empty() {
-            return attempts.into_iter().map(Attempt::finish).collect();
+        let roll_call = self.roll_call(lane);
+        let caps = roll_call.map(|era| roll_calls::caps(checks, era, self.instances().count, &self.ledgers));
+        let cut = caps.as_ref().map(|caps| roll_calls::cut(checks, caps));
+        let asked = cut.as_deref().unwrap_or(checks);
+        let mut attempts = self.attempt(lane, asked, &[], deadline).await;
+        // Each counter of a check may tell something else of what it has forgotten.
+        for _ in 0..=asked.iter().map(|counted| counted.check.charges.len()).max().unwrap_or_default() {
+            let again: Vec<usize> =
+                (0..attempts.len()).filter(|at| matches!(attempts[*at], Attempt::Again(_))).collect();
+            if again.is_empty() {
+                break;
+            }
+            let backs: Vec<Backs> =
+                again.iter().map(|at| self.backs(&asked[*at].check, &attempts[*at])).collect();
+            let some: Vec<Counted> = again.iter().map(|at| asked[*at].clone()).collect();
+            let decided = self.attempt(lane, &some, &backs, deadline).await;
+            again.into_iter().zip(decided).for_each(|(at, attempt)| attempts[at] = attempt);
         }
-        let mut second = self.attempt(lane, &again, true, deadline).await.into_iter();
-        let settled = attempts.into_iter().map(|attempt| match attempt {
-            Attempt::Done(outcome) => outcome,
-            Attempt::Again => second.next().map_or(Err(NONSENSE), Attempt::finish),
-        });
-        settled.collect()
+        let outcomes = attempts.into_iter().map(Attempt::finish);
+        match caps {
+            None => outcomes.collect(),
+            Some(caps) => roll_calls::refuse(checks, &caps, outcomes),
+        }
+    }
+
+    fn roll_call(&self, lane: u16) -> Option<Era> {
+        let masters = self.link.masters();
+        if masters.is_calm() { None } else { masters.roll_call(self.link.master(lane)?) }
+    }
+
+    /// What counters of a check are told that know of no call after one of them has said to. It does not say which one
+    /// it is: those that know of another take nothing.
+    fn backs(&self, check: &OwnedCheck, attempt: &Attempt) -> Backs {
+        let Attempt::Again(Some(stored)) = attempt else { return Backs::new() };
+        let exact = check.charges.iter().filter(|charge| charge.exact);
+        let back = |charge: &OwnedCharge| {
+            let key = charge.key.shared_name();
+            Some((key.clone(), self.ledgers.missing_after(key, *stored)?))
+        };
+        exact.filter_map(back).collect()
     }
 
     async fn settle_parts(&self, parts: Vec<Settle>) -> Result<Vec<(Cost, Cost)>, StoreError> {
@@ -308,6 +368,13 @@ impl Batch for Calls {
     }
 
     async fn give_back(&self, taken: &[Taken]) -> Result<(), StoreError> {
+        for taken in taken {
+            self.ledgers.give_back(taken.key.shared_name(), taken.receipt.units);
+        }
+        if taken.first().is_some_and(|taken| self.roll_call(taken.key.lane()).is_some()) {
+            // The receipt may be of what was lost, and would take what others were granted in the same tick.
+            return Err(StoreError::Unavailable { fault: Fault::Disconnected });
+        }
         let parts = taken.iter().map(|taken| Settle {
             key: taken.key.shared_name().clone(),
             limit: taken.limit,
@@ -367,25 +434,30 @@ impl Batch for Calls {
     async fn reset(&self, counter: &Counter<'_>) -> Result<(), StoreError> {
         let key = self.names.counter(counter);
         let lane = self.lane(&key);
-        let call = self.draft().reset(key, counter.limit.limit());
-        self.run(lane, self.scripts[2], &call, self.deadline()).await.map(drop)
+        let call = self.draft().reset(key.clone(), counter.limit.limit());
+        self.run(lane, self.scripts[2], &call, self.deadline()).await?;
+        self.ledgers.reset(&key);
+        Ok(())
     }
 }
+
+/// What is put back, by counter.
+type Backs = Vec<(Arc<[u8]>, PutBack)>;
 
 /// What one call came to for one check.
 enum Attempt {
     Done(Outcome),
     /// It was executed and decided nothing: the seq was no higher than one that the counter has seen, or the
-    /// counter has forgotten a grant that it should know.
-    Again,
+    /// counter has forgotten what was granted after this call.
+    Again(Option<u64>),
 }
 
 impl Attempt {
-    /// Nothing was decided twice in a row: others call under this instance's identity, or time runs backwards.
+    /// Nothing was decided several times in a row: others call under this instance's identity, or time runs backwards.
     fn finish(self) -> Outcome {
         match self {
             Self::Done(outcome) => outcome,
-            Self::Again => Err(StoreError::Unavailable { fault: Fault::Protocol }),
+            Self::Again(_) => Err(StoreError::Unavailable { fault: Fault::Protocol }),
         }
     }
 }

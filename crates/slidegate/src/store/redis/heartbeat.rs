@@ -130,11 +130,25 @@ impl Heartbeat {
 
     /// The format to write counters in.
     pub(super) fn writes(&self) -> u8 {
-        if self.newest == 1 {
-            return 1;
-        }
-        let known = self.heard.is_fresh();
-        writes(self.newest, if known { self.heard.format.load(Relaxed) } else { 0 })
+        self.heard.writes(self.newest)
+    }
+
+    /// The same, for who asks from elsewhere.
+    pub(super) fn formats(&self) -> Formats {
+        Formats { heard: self.heard.clone(), newest: self.newest }
+    }
+}
+
+/// Which format to write counters in.
+#[derive(Clone, Debug)]
+pub(super) struct Formats {
+    heard: Arc<Heard>,
+    newest: u8,
+}
+
+impl Formats {
+    pub(super) fn writes(&self) -> u8 {
+        self.heard.writes(self.newest)
     }
 }
 
@@ -143,6 +157,13 @@ impl Heard {
         self.count.store(instances.count, Relaxed);
         self.format.store(instances.format, Relaxed);
         self.at.store(self.now_ms() + 1, Relaxed);
+    }
+
+    fn writes(&self, newest: u8) -> u8 {
+        if newest == 1 {
+            return 1;
+        }
+        writes(newest, if self.is_fresh() { self.format.load(Relaxed) } else { 0 })
     }
 
     fn is_fresh(&self) -> bool {

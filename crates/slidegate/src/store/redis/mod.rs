@@ -35,6 +35,7 @@ mod ledgers;
 mod link;
 mod names;
 mod records;
+mod roll_calls;
 mod scripts;
 #[cfg(test)]
 mod twins;

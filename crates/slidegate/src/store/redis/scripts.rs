@@ -80,9 +80,9 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "0f44ce1d664980aea78c3cd224bff7efe3012429",
-                "480d67911de94b6cca00db4704179dbb0a42ed3d",
-                "f9c825195ae83345047402247c246dfde59a7839",
+                "1d8423ab2f1dba78015a93e23795ed32562f7166",
+                "193b509686681f8a970894e53b70408c00dc7338",
+                "b62a6692491ad6498a792802ec816b3d59e00635",
             ]
         );
     }

@@ -154,10 +154,9 @@ impl Masters {
         state.known.push(master);
         if only {
             // Whoever was the master before is none any more.
-            state.known.drain(..state.known.len() - 1);
-            let open = state.open.len();
+            state.known.retain(|known| *known == master);
             state.open.retain(|open| open.master == master);
-            self.open.fetch_sub(open - state.open.len(), Relaxed);
+            self.open.store(state.open.len(), Relaxed);
         }
         if !known && self.in_use.load(Relaxed) {
             self.begin(&mut state, master);
@@ -177,15 +176,17 @@ impl Masters {
             listener(era);
         }
         let roll_call = RollCall::begin(state.others.iter().copied(), state.life);
-        info!(master = master.as_str(), awaited = roll_call.awaited().len(), "another Redis master: roll call");
+        info!(
+            master = master.as_str(),
+            awaited = roll_call.awaited().len(),
+            "another Redis master: roll call"
+        );
         let open = Open { master, era, roll_call, in_sync: false };
         match state.open.iter_mut().find(|open| open.master == master) {
             Some(before) => *before = open,
-            None => {
-                state.open.push(open);
-                self.open.fetch_add(1, Relaxed);
-            }
+            None => state.open.push(open),
         }
+        self.open.store(state.open.len(), Relaxed);
         self.begun.notify_waiters();
     }
 
@@ -244,7 +245,7 @@ impl Masters {
             info!(master = open.master.as_str(), took_ms, "roll call over");
         }
         if state.open.len() < before {
-            self.open.fetch_sub(before - state.open.len(), Relaxed);
+            self.open.store(state.open.len(), Relaxed);
             state.last_over = Some(Instant::now());
         }
     }
@@ -318,7 +319,8 @@ mod tests {
 
     #[test]
     fn the_replication_id_is_read_from_info() {
-        let text = "# Replication\r\nrole:master\r\nmaster_replid:0123456789abcdef0123456789abcdef01234567\r\n";
+        let text =
+            "# Replication\r\nrole:master\r\nmaster_replid:0123456789abcdef0123456789abcdef01234567\r\n";
         assert_eq!(Master::of_info(text), Some(master("01234567")));
         assert_eq!(Master::of_info("role:master\r\n"), None);
         assert_ne!(Master::unknown(), Master::unknown());

@@ -335,7 +335,12 @@ impl Shared {
         }
     }
 
-    fn publish(&self, opened: Opened, master: Master, address: Address) -> (Arc<Live>, oneshot::Receiver<()>) {
+    fn publish(
+        &self,
+        opened: Opened,
+        master: Master,
+        address: Address,
+    ) -> (Arc<Live>, oneshot::Receiver<()>) {
         if opened.hello.is_cluster && !self.around.is_cluster {
             warn!(node = %address, "this is a node of a cluster: write redis-cluster:// in the store URL");
         }

@@ -35,8 +35,10 @@ local function prepare(i, key, limit, group, flags, cost, ack, reset_epoch, prob
       else
         state.status, state.known = ops_of(TICK_LOG).compare(state, ack, reset_epoch, lapsed)
       end
-      -- Without the permits of a lost reply it may be empty: no lease is left to wait for.
-      if not state.status and (back or state.used == 0) then ops_of(TICK_LOG).settle(state, limit) end
+      -- Without the permits of a lost reply it may be empty, or one tick: `decide` settles what it is given.
+      if not state.status and (back or state.used == 0 or state.row_changed) then
+        ops_of(TICK_LOG).settle(state, limit)
+      end
     end
     status, stored = state.status, state.known
   end

@@ -12,6 +12,7 @@ local function sorted_log()
     local state = { key = key, new = not exists, kind = SORTED_LOG, used = 0, epoch = seq % U32, added = 0, shift = 0 }
     if exists then
       local newest = call('ZREVRANGE', key, '0', '0', 'WITHSCORES')
+      if not find(newest[1], '^%d+:%x+:%d+$') then return nil end -- another program's
       state.last = tonumber(newest[2])
     end
     return state

@@ -26,13 +26,14 @@ fn dump(desk: &Desk, key: &[u8]) -> Vec<u8> {
 #[test]
 fn values_of_other_programs_are_left_alone() {
     let desk = Desk::new();
-    let others: [&[&[u8]]; 6] = [
+    let others: [&[&[u8]]; 7] = [
         &[b"SET", THEIRS, b"hello"],
         &[b"SET", THEIRS, &[b'x'; 5_000]],
         &[b"SET", THEIRS, b"12345"],
         &[b"HSET", THEIRS, b"field", b"value"],
         &[b"RPUSH", THEIRS, b"item"],
         &[b"SADD", THEIRS, b"member"],
+        &[b"ZADD", THEIRS, b"1700000000123", b"player:7"],
     ];
     let mut seq = 0;
     for write in others {

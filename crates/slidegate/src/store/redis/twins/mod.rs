@@ -11,6 +11,7 @@
 //! | `ask`, `model`, `walk` | the tick log in all its shapes, step by step |
 //! | `shapes` | walks that visit every shape of the tick log |
 //! | `edges`, `foreign`, `refused` | numbers at their ends; values of others; servers that refuse |
+//! | `plain` | the written-out paths beside the long way |
 //! | `lives` | TTLs |
 //! | `sent` | which commands are sent |
 //! | `noise` | random bytes in calls and in values |
@@ -24,6 +25,7 @@ mod foreign;
 mod lives;
 mod model;
 mod noise;
+mod plain;
 mod refused;
 mod sent;
 mod shapes;

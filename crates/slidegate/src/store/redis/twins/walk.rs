@@ -17,11 +17,10 @@ use crate::pipeline::batch::{Counted, CounterKey, OwnedCharge, OwnedCheck};
 use crate::store::ReservationId;
 use crate::store::redis::scripts::FORMAT;
 use crate::store::redis::scripts::{CHECK, RESET, SETTLE};
-use crate::store::redis::wire;
 use crate::store::redis::wire::{Call, Draft, Line, Settle, read_checks, read_settled};
 
 /// The earliest reading of a clock: two years after the Unix epoch. Core dates what a step of the clock moves to
-/// before it at it; plain.lua does not, since no window reaches there.
+/// before it at it; scripts/plain/ does not, since no window reaches there.
 const FIRST_US: u64 = 2 * 366 * 86_400_000_000;
 
 /// What becomes of a call.
@@ -107,7 +106,7 @@ pub(super) enum Op {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) steps: u32,
-    /// Checks that plain.lua answered, and check.lua.
+    /// Checks that scripts/plain/ answered, and check.lua.
     pub(super) plain: u32,
     pub(super) any: u32,
     /// Keys of steps that are not compared.
@@ -117,7 +116,7 @@ pub(super) struct Tally {
     /// Calls that put back, and those of them that did nothing else.
     pub(super) put_back: u32,
     pub(super) only_put_back: u32,
-    /// Steps that left a long value; of those, by plain.lua alone; with its ring wrapped around.
+    /// Steps that left a long value; of those, by scripts/plain/ alone; with its ring wrapped around.
     pub(super) long: u32,
     pub(super) long_plain: u32,
     pub(super) wrapped: u32,
@@ -295,9 +294,8 @@ impl<'a> Walk<'a> {
         let window = self.limits[0].window().get();
         let mut ages: Vec<u64> = (0..dice(9, 1)).map(|n| dice(window + window / 4 + 1, 7 + n)).collect();
         ages.sort_unstable_by_key(|age| std::cmp::Reverse(*age));
-        let entries = ages.iter().zip(0..).map(|(age, n)| {
-            (Millis(*age), u32::try_from(dice(4, 50 + n)).unwrap())
-        });
+        let entries =
+            ages.iter().zip(0..).map(|(age, n)| (Millis(*age), u32::try_from(dice(4, 50 + n)).unwrap()));
         let back = PutBack {
             stored: if dice(8, 2) == 0 { stored + 1 } else { stored },
             accepted: dice(2, 3) == 0,
@@ -305,7 +303,8 @@ impl<'a> Walk<'a> {
             lease: Millis(if dice(4, 4) == 0 { dice(window / 20 + 2, 5) } else { 0 }),
         };
         let only = dice(3, 6) == 0;
-        let again = |counted: &Counted| Counted { times: if only { 0 } else { counted.times }, ..counted.clone() };
+        let again =
+            |counted: &Counted| Counted { times: if only { 0 } else { counted.times }, ..counted.clone() };
         let checks = before.checks.iter().map(again).collect();
         self.tally.put_back += 1;
         self.tally.only_put_back += u32::from(only);
@@ -329,8 +328,7 @@ impl<'a> Walk<'a> {
         let expected = book.checks(&sent.draft, &sent.checks, line, back);
         let reply = self.compare(&CHECK, &call, &book, now, false);
         let replies = read_checks(&reply, &sent.checks).unwrap();
-        let plain =
-            matches!(&replies[..], [Ok(wire::Told { reset_epochs, .. })] if reset_epochs[..] == [None]);
+        let plain = matches!(&replies[..], [Ok(told)] if told.reset_epochs.iter().all(Option::is_none));
         let found: Vec<Told> = replies.into_iter().map(Told::of).collect();
         assert!(book.restless || found == expected, "told {found:?}, not {expected:?}");
         self.count(plain, &found);
@@ -429,7 +427,7 @@ impl<'a> Walk<'a> {
     fn count(&mut self, plain: bool, told: &[Told]) {
         *(if plain { &mut self.tally.plain } else { &mut self.tally.any }) += 1;
         for told in told {
-            self.tally.stale += u32::from(*told == Told::Stale);
+            self.tally.stale += u32::from(matches!(told, Told::Stale { .. }));
             self.tally.behind += u32::from(matches!(told, Told::Behind { .. }));
         }
         for value in self.values.iter().flatten().filter(|value| value.len() >= SHORT_MAX) {

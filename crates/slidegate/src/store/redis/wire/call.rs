@@ -11,8 +11,8 @@ use slidegate_core::time::{Millis, Now};
 use smallvec::SmallVec;
 
 use super::Line;
-use slidegate_core::instance::grants::{ENTRIES_MAX, PutBack};
 use crate::pipeline::batch::{Counted, OwnedCharge, OwnedCheck};
+use slidegate_core::instance::grants::{ENTRIES_MAX, PutBack};
 
 /// How much longer than its window a key lives: a busy one need not be given a new TTL with each call.
 const SLACK_MAX: Millis = Millis(60_000);
@@ -451,7 +451,7 @@ mod tests {
             "0002010000000000000000", // a check of no times
             "000014010000004c000000000000000000000000000000", // KEYS[6], ack 76
             "46000000000000000303000000010009000000000002000000", // put back after call 70: 2 of 9 ms ago, a lease of 3
-            "4d",                     // the lowest byte of seq again
+            "4d",                                                 // the lowest byte of seq again
         ];
         assert_eq!(hex, parts.concat());
     }

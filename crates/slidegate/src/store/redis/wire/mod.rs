@@ -14,32 +14,38 @@
 //! | 1: all parts are plain, and short: read them together | 1 | | window in ms | 6 |
 //! | limits | 1 | | resolution (0: automatic), burst, or max_delay in ms | 6 |
 //! | shapes | 1 | | length of a tick in ms | 4 |
-//! | parts | 2 | | **shape, counted from 1: what plain checks have in common** | |
+//! | parts | 2 | | **shape, counted from 1: what counters of plain checks have in common** | |
 //! | now in us | 8 | | limit | 1 |
-//! | seq | 8 | | 0: with ledger; 1: lapsed; 2: without | 1 |
-//! | identity | 8 | | times, cost | 4, 4 |
-//! | | | | of the limit: permits, window in ms, length of a tick in ms | 4, 6, 4 |
+//! | seq | 8 | | sliding_window 0: with ledger; 1: lapsed; 2: without. 3 to 6: the other algorithms | 1 |
+//! | identity | 8 | | counters of the check after this one | 1 |
+//! | | | | times, cost | 4, 4 |
+//! | | | | of the limit: permits, window in ms; length of a tick in ms, burst, or max_delay in ms | 4, 6, 4 |
 //!
-//! | plain check, its counter is `KEYS[n]` for the n-th part | bytes | | any check | bytes |
+//! KEYS are the counters in the order of the checks, each check's together, and its record last.
+//!
+//! | each counter of a plain check | bytes | | any check | bytes |
 //! |---|---|---|---|---|
 //! | shape | 1 | | 0 | 1 |
 //! | ack, reset epoch | 8, 8 | | 1: probe, 2: receipts are wanted, 4: remember | 1 |
 //! | | | | charges | 1 |
 //! | | | | times, lease in ms | 4, 4 |
-//! | | | | for each charge: key, limit, group, flags, cost, ack, reset epoch | 2, 1, 1, 1, 4, 8, 8 |
-//! | | | | if remembered: key, length, so many bytes | 2, 2, n |
+//! | | | | for each charge: limit, group, flags, cost, ack, reset epoch | 1, 1, 1, 4, 8, 8 |
+//! | | | | if remembered: length, so many bytes | 2, n |
 //!
 //! The last byte repeats the lowest of seq. A call has at most 255 limits and 65,535 keys.
 //!
 //! # A reply
 //! Version 1; then for each check, in order, as below; then the server's time in us, 8 bytes. Big-endian what
-//! plain.lua says, so that what changes most comes last: see [`slidegate_core::algorithm::tick_log::layout`].
+//! scripts/plain/ says, so that what changes most comes last: see [`slidegate_core::algorithm::tick_log::layout`].
 //!
-//! A plain check that was granted whole is told by the part of the value's header that it has changed
+//! A plain check is told counter by counter. A tick log that granted it whole, by the part of its header that has changed
 //! ([`HOT_AT`](slidegate_core::algorithm::tick_log::layout::HOT_AT) and what follows, 36 bytes), which
 //! the script has at hand. It begins with a zero, since no ring has room for 2^24 entries.
 //!
-//! | plain, refused (some of): 1 | bytes | | any: 2 | bytes |
+//! A fixed window or a bucket is told by its whole value, after a byte that says 4; a leaky_bucket's is followed by
+//! the delay in ms, 8. A plain sliding_log is told as any check.
+//!
+//! | plain, refused by this counter: 1, value 5; by others: 3, value 6 | bytes | | any: 2 | bytes |
 //! |---|---|---|---|---|
 //! | granted | 4 | | status: 0 decided, 1 stale, 2 behind, 3 foreign key, 4 newer format | 1 |
 //! | as if granted whole | 36 | | granted | 4 |

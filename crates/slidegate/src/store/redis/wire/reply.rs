@@ -43,8 +43,11 @@ pub(in super::super) struct Told {
 /// Why a check was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Undecided {
-    /// A call with a higher seq was executed before.
-    Stale,
+    /// A call with a higher seq was executed before; or a call that only puts back found nothing to put back.
+    Stale {
+        /// The last call of this instance that the store knows of.
+        stored: u64,
+    },
     /// The store has forgotten grants of this instance.
     Behind {
         /// The last of its calls that the store knows of.
@@ -87,7 +90,7 @@ fn read_check(reader: &mut Reader<'_>, counted: &Counted, now: Now) -> Option<Re
     if status != 0 {
         let stored = reader.u64()?;
         return Some(Err(match status {
-            1 => Undecided::Stale,
+            1 => Undecided::Stale { stored },
             2 => Undecided::Behind { stored },
             4 => Undecided::Newer,
             _ => Undecided::Foreign,

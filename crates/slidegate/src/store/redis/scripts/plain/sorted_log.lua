@@ -2,7 +2,7 @@
       -- sliding_log: the twin of sorted_log.lua. Alone in its check, so it is written at once.
       local newest = redis.pcall('ZREVRANGE', key, '0', '0', 'WITHSCORES')
       local last, used, expired, reset = tonumber(newest[2]), 0, 0, nil
-      if newest.err or last and last > now_ceil then break end
+      if newest.err or last and (last > now_ceil or not string.find(newest[1], '^%d+:%x+:%d+$')) then break end
       if last then
         used = call('ZCOUNT', key, '(' .. string.format('%.0f', edge), '+inf')
         expired = call('ZCARD', key) - used

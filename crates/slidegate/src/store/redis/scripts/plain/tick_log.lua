@@ -57,7 +57,8 @@
           end
           count, tail_tick = unpack('>I4I4', entries, entry_at)
         until count > 0 and last - (last - tail_tick) % 4294967296 > edge
-        if used < 0 then break end
+        -- Or the log has run empty under the clock of its last tick: a new epoch is due.
+        if used < 0 or used == 0 and last == natural then break end
       end
 
       -- Decide. What is told of the next permit to leave needs no look at the ring, since the oldest entry
@@ -102,7 +103,8 @@
         offset = '12'
         if long then
           if pushed then pushed_at = ring_at + (head - 1) % capacity * 8 end
-          if tail >= capacity then tail, head = tail - capacity, head - capacity end
+          -- A whole ring that left has its tail where it was: it has moved all the same.
+          if tail >= capacity then tail, head, tail_was = tail - capacity, head - capacity, -1 end
           hot = pack('>I8I4I8I4I4I8', capacity_epoch, tail_tick, tail * 4294967296 + head, used, newest, last)
           bytes = own_at and hot .. sub(raw, 49, own_at + 7) .. own or hot
         else

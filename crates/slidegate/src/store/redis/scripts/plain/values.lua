@@ -52,9 +52,10 @@
         end
       end
 
-      -- Decide.
+      -- Decide. More than fits may be in use: a limit was lowered, or something settled.
+      if room < 0 then room = 0 end
       if room < grant then
-        grant = room > 0 and room or 0
+        grant = room
         if passed > 0 then
           hot = false
           break
