@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use slidegate_core::instance::ladder::{Ladder, Thresholds};
+use slidegate_core::instance::purse::Purse;
 use slidegate_core::instance::roll_call::RollCall;
 use slidegate_core::instance::share::Place;
 use slidegate_core::instance::Era;
@@ -17,6 +18,7 @@ use slidegate_core::time::Millis;
 
 use crate::decide::Party;
 use crate::store::ServerId;
+use crate::world::Leased;
 
 /// Where an instance's clock begins: anywhere, as long as no age reaches back beyond it.
 const CLOCK_BEGIN_US: u64 = 1_000_000_000_000;
@@ -89,6 +91,15 @@ pub(crate) struct Side {
     pub(crate) synced: u64,
     /// Permits granted in all: what totals are made of.
     pub(crate) total: u64,
+    /// What is leased and not spent, and what names it.
+    pub(crate) purse: Purse,
+    pub(crate) leased: Option<Leased>,
+    /// Who waits for the purse to be filled.
+    pub(crate) lessees: VecDeque<Waiting>,
+    /// A call that fills it is wanted, or under way.
+    pub(crate) leasing: bool,
+    /// How many leases there were.
+    pub(crate) leases: u64,
 }
 
 impl Side {
@@ -102,6 +113,11 @@ impl Side {
             reset_epoch: 0,
             synced: 0,
             total: 0,
+            purse: Purse::default(),
+            leased: None,
+            lessees: VecDeque::new(),
+            leasing: false,
+            leases: 0,
         }
     }
 

@@ -75,7 +75,9 @@ pub(crate) struct Scene {
     pub(crate) drift_ppm: u64,
     /// `failover: exact`.
     pub(crate) exact: bool,
+    /// Zero: no leases. At most this part of a window: the product's longest is a fiftieth, the core promises more.
     pub(crate) lease: Millis,
+    pub(crate) lease_parts: u64,
     pub(crate) on_failure: OnFailure,
     /// How many instances are configured; 0: that is not.
     pub(crate) configured: u32,
@@ -97,6 +99,7 @@ impl Scene {
         let way = rng.u64(30..1_500);
         let instances = rng.usize(2..=10);
         let lossy = rng.bool();
+        let leases = rng.u8(0..3) == 0;
         let mut of_thousand = |most: u32| if lossy && rng.bool() { rng.u32(0..=most) } else { 0 };
         let (lost, late, doubled, gone) =
             (of_thousand(60), of_thousand(60), of_thousand(60), of_thousand(100));
@@ -107,7 +110,7 @@ impl Scene {
             quiet_us,
             end_us: quiet_us + 6 * window_us + 4_000_000,
             load: rng.u64(80..400),
-            costs: rng.u8(0..3) == 0,
+            costs: !leases && rng.u8(0..3) == 0,
             way_us: (way, way + rng.u64(1..2_000)),
             lag_us: (100, 100 + rng.u64(1..window_us)),
             timeout_us: rng.u64(5_000..30_000),
@@ -117,7 +120,8 @@ impl Scene {
             gone,
             drift_ppm: if rng.bool() { 0 } else { rng.u64(1..=DRIFT_MAX_PPM) },
             exact: broken != Broken::LedgerOff,
-            lease: Millis::ZERO,
+            lease: if leases { Millis(rng.u64(1..=200)) } else { Millis::ZERO },
+            lease_parts: *choose(rng, &[50, 50, 10, 5]),
             on_failure: if rng.bool() { OnFailure::Deny } else { OnFailure::Local },
             configured: if rng.bool() { 0 } else { u32::try_from(instances).unwrap_or_default() },
             faults: Vec::new(),

@@ -26,8 +26,14 @@ impl World {
             self.without_store(who, key, waiting.party);
             return;
         }
-        self.instances[who].sides[key].waiting.push_back(waiting);
-        self.depart(who, key);
+        let straight = match self.lease_of(who, key) {
+            Some(length) => self.ask_purse(who, key, length, waiting),
+            None => true,
+        };
+        if straight {
+            self.instances[who].sides[key].waiting.push_back(waiting);
+            self.depart(who, key);
+        }
     }
 
     /// Lets those leave who wait, if no call is under way.
@@ -41,6 +47,9 @@ impl World {
         let aboard: Vec<Waiting> =
             aboard.into_iter().filter(|waiting| now_us < waiting.since_us + patience_us).collect();
         if aboard.is_empty() {
+            if side.leasing {
+                self.lease(who, key);
+            }
             return;
         }
         let Some(connection) = self.instances[who].connection else {
@@ -51,17 +60,17 @@ impl World {
         if asked.iter().all(|party| party.times == 0) {
             return;
         }
-        self.fly(who, key, connection, aboard, asked);
+        self.fly(who, key, connection, aboard, asked, Millis::ZERO);
     }
 
     /// Compares what is known of a key with the master, and asks for nothing.
     pub(super) fn compare(&mut self, who: usize, key: usize, connection: Connection) {
         self.within_cap(who, key, &[]);
-        self.fly(who, key, connection, Vec::new(), Vec::new());
+        self.fly(who, key, connection, Vec::new(), Vec::new(), Millis::ZERO);
     }
 
     /// What may be asked for: in a roll call, no more than brings the instance to what it held when it began.
-    fn within_cap(&mut self, who: usize, key: usize, aboard: &[Waiting]) -> Vec<Party> {
+    pub(super) fn within_cap(&mut self, who: usize, key: usize, aboard: &[Waiting]) -> Vec<Party> {
         let mut room = self.room_in_roll_call(who, key).unwrap_or(u32::MAX);
         let cut = |waiting: &Waiting| {
             let Party { cost, times } = waiting.party;
@@ -87,13 +96,14 @@ impl World {
         Some(standing::room(cap, side.grants.held(now_us, window)))
     }
 
-    fn fly(
+    pub(super) fn fly(
         &mut self,
         who: usize,
         key: usize,
         connection: Connection,
         aboard: Vec<Waiting>,
         asked: Vec<Party>,
+        lease: Millis,
     ) {
         let ends_us = self.now_us + self.scene.timeout_us;
         let flight = Flight {
@@ -105,7 +115,7 @@ impl World {
             ends_us,
             attempts: 1,
             connection,
-            lease: Millis::ZERO,
+            lease,
         };
         self.instances[who].sides[key].flight = Some(flight);
         self.call(who, key, None);
@@ -165,7 +175,7 @@ impl World {
                 self.call(who, key, put_back);
             }
             Told::Stale | Told::Behind { .. } => {
-                self.failed(who, key, &flight.aboard);
+                self.flight_fails(who, key, &flight);
                 self.depart(who, key);
             }
         }
@@ -198,6 +208,10 @@ impl World {
             side.grants.accept(now_us, side.limit.window(), seq, units, flight.lease);
         }
         let limit = side.limit;
+        if flight.lease > Millis::ZERO {
+            self.lease_lands(who, key, flight, answer, granted[0]);
+            return;
+        }
         for (waiting, (times, receipt)) in flight.aboard.iter().zip(granted) {
             let Some(receipt) = receipt else { continue };
             let gone = waiting.gone.min(*times) * waiting.party.cost;
@@ -216,11 +230,20 @@ impl World {
         let Some(flight) = side.flight.take_if(|flight| flight.number == number) else { return };
         side.grants.lost(flight.seq);
         self.instances[who].silent_calls += 1;
-        self.failed(who, key, &flight.aboard);
+        self.flight_fails(who, key, &flight);
         if self.instances[who].silent_calls >= SILENT_CALLS_MAX {
             self.disconnected(who, flight.connection);
         }
         self.depart(who, key);
+    }
+
+    /// All aboard are told.
+    pub(super) fn flight_fails(&mut self, who: usize, key: usize, flight: &Flight) {
+        if flight.lease > Millis::ZERO {
+            self.lease_fails(who, key);
+        } else {
+            self.failed(who, key, &flight.aboard);
+        }
     }
 
     /// Checks that the store did not answer.

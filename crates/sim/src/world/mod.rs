@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`network`] | messages: delayed, lost, late, doubled, cut off; what a server does with them |
 //! | [`checks`] | an instance's checks and calls: flights, answers, deadlines. Mirrors `pipeline/flights`, `calls.rs` |
+//! | [`leases`] | purses, and the calls that fill them. Mirrors `pipeline/leases` |
 //! | [`standing`] | what it may do without the store or after a failover: ladder, local share, roll call, beats |
 //! | [`faults`] | what goes wrong |
 //!
@@ -13,12 +14,14 @@
 
 mod checks;
 mod faults;
+mod leases;
 mod network;
 mod standing;
 
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
+use slidegate_core::time::Millis;
 
 use crate::broken::Broken;
 use crate::decide::Party;
@@ -29,6 +32,7 @@ use crate::scene::Scene;
 use crate::store::Store;
 
 use faults::Happening;
+pub(crate) use leases::Leased;
 use network::{Message, Receipted};
 
 /// Something that happens.
@@ -42,6 +46,8 @@ pub(crate) enum Event {
     Answer(Receipted),
     /// A call is not waited for any longer.
     GiveUp { who: usize, life: u32, key: usize, number: u64 },
+    /// What is left of a lease is given back.
+    LeaseEnds { who: usize, life: u32, key: usize, number: u64 },
     /// An instance looks for the master.
     Connect { who: usize, life: u32 },
     /// It beats, and again and again.
@@ -91,6 +97,8 @@ pub struct Figures {
     pub spent: u64,
     /// Of these, granted by instances alone.
     pub local: u64,
+    /// Of these, from leases.
+    pub leased: u64,
     /// Script calls.
     pub calls: u64,
     /// Calls that put back what a failover had lost.
@@ -107,6 +115,7 @@ impl Figures {
         self.asked += other.asked;
         self.spent += other.spent;
         self.local += other.local;
+        self.leased += other.leased;
         self.calls += other.calls;
         self.put_back += other.put_back;
         self.writes_lost += other.writes_lost;
@@ -209,6 +218,9 @@ impl World {
             Event::GiveUp { who, life, key, number } if self.lives_on(who, life) => {
                 self.give_up(who, key, number);
             }
+            Event::LeaseEnds { who, life, key, number } if self.lives_on(who, life) => {
+                self.lease_ends(who, key, number);
+            }
             Event::Connect { who, life } if self.lives_on(who, life) => self.connect(who),
             Event::Beat { who, life, number } if self.lives_on(who, life) => self.beat(who, number),
             Event::Probe { who, life } if self.lives_on(who, life) => self.probe(who),
@@ -289,6 +301,8 @@ impl World {
     /// In the quiet end everything is asked for: a key of which less than this is used was locked out. Percent.
     fn idle_key(&self) -> Option<String> {
         const USED_MIN: u64 = 80;
+        /// Leases of a fifth of the window, and pauses when a limit is reached.
+        const USED_MIN_LEASED: u64 = 60;
         for (key, watch) in self.watches.iter().enumerate() {
             let limit = self.instances.iter().map(|instance| instance.sides[key].limit).next()?;
             let windows = 4;
@@ -296,7 +310,8 @@ impl World {
             let used = watch.spent_in(from_us, self.scene.end_us);
             // A window may end just before its first permits come.
             let whole = u64::from(limit.permits()) * (windows - 1);
-            if used * 100 < whole * USED_MIN {
+            let least = if self.scene.lease > Millis::ZERO { USED_MIN_LEASED } else { USED_MIN };
+            if used * 100 < whole * least {
                 return Some(format!("key {key}: of {whole} permits only {used} were used in the quiet end"));
             }
         }

@@ -115,7 +115,7 @@ impl World {
             let side = &mut self.instances[who].sides[key];
             let Some(flight) = side.flight.take_if(|flight| flight.connection == connection) else { continue };
             side.grants.lost(flight.seq);
-            self.failed(who, key, &flight.aboard);
+            self.flight_fails(who, key, &flight);
         }
     }
 
