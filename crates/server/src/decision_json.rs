@@ -61,14 +61,16 @@ impl<'a> DecisionJson<'a> {
         let mut policies = decision.policies().map(|policy| Cow::Borrowed(&**policy.name()));
         let (policy, policies) =
             if many { (None, Some(policies.collect())) } else { (policies.next(), None) };
-        let counted = decision.mode().is_counted();
-        let limits = decision.limits().map(|state| LimitJson {
-            policy: many.then(|| Cow::Borrowed(&**state.policy.name())),
-            name: state.name.into(),
-            limit: state.outcome.limit,
-            used: counted.then_some(state.outcome.used),
-            remaining: counted.then_some(state.outcome.remaining),
-            reset_after_ms: counted.then_some(state.outcome.reset_after.get()),
+        let limits = decision.limits().map(|state| {
+            let counted = decision.is_counted(&state);
+            LimitJson {
+                policy: many.then(|| Cow::Borrowed(&**state.policy.name())),
+                name: state.name.into(),
+                limit: state.outcome.limit,
+                used: counted.then_some(state.outcome.used),
+                remaining: counted.then_some(state.outcome.remaining),
+                reset_after_ms: counted.then_some(state.outcome.reset_after.get()),
+            }
         });
         Self {
             allowed: decision.is_allowed(),

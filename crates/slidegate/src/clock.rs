@@ -32,10 +32,27 @@ impl Clock for SystemClock {
     }
 }
 
+/// The machine's wall clock as it is, corrections and steps included: for stores that several machines decide by
+/// their own time.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WallClock;
+
+#[cfg(feature = "redis")]
+impl Clock for WallClock {
+    fn now(&self) -> Now {
+        Now::from_micros(wall_micros())
+    }
+}
+
 fn read_both() -> (Instant, u64) {
+    (monotonic(), wall_micros())
+}
+
+fn wall_micros() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (monotonic(), u64::try_from(wall.as_micros()).unwrap_or(u64::MAX / 2))
+    u64::try_from(wall.as_micros()).unwrap_or(u64::MAX / 2)
 }
 
 fn monotonic() -> Instant {

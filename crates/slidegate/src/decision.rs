@@ -8,7 +8,7 @@ use slidegate_core::time::Millis;
 
 use crate::http::fields::LimitText;
 use crate::metrics::SharedPolicy;
-use crate::policy::Policy;
+use crate::policy::{OnStoreFailure, Policy};
 
 /// The answer to a check of one or several policies. Denied is a value, never an error.
 #[derive(Clone, Debug)]
@@ -96,11 +96,15 @@ impl Decision {
     /// The limits that denied the check: empty when it was allowed. While the store is away
     /// ([`Mode::DenyAll`]) nobody counted, and these are the limits of the policies that deny then.
     pub fn violated(&self) -> impl Iterator<Item = LimitState<'_>> {
-        let away = self.mode == Mode::DenyAll;
-        self.limits().filter(move |state| {
-            let refused = if away { state.policy.denies_without_store() } else { state.outcome.violated };
-            refused && !state.is_shadow()
-        })
+        self.limits().filter(|state| state.outcome.violated && !state.is_shadow())
+    }
+
+    /// Whether the numbers of a limit of this decision come from its counter. Where they don't, they say nothing and
+    /// are not to be told: nobody counted ([`Mode::is_counted`]), or, while others decided from their share
+    /// ([`Mode::Local`]), not for this policy.
+    pub fn is_counted(&self, state: &LimitState<'_>) -> bool {
+        self.mode.is_counted()
+            && (self.mode != Mode::Local || state.policy.on_store_failure() == OnStoreFailure::Local)
     }
 
     /// Denied only: the time after which this cost fits in all violated limits, if nobody else takes it.

@@ -139,11 +139,13 @@ pub enum Fault {
     TooOld,
     /// It answered what makes no sense: a broken proxy, or no Redis at all.
     Protocol,
+    /// This machine's clock decides, and differs from the server's by more than a second.
+    ClockSkew,
 }
 
 impl Fault {
     /// Every fault, in the order of the metrics.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Disconnected,
         Self::Timeout,
         Self::QueueFull,
@@ -160,6 +162,7 @@ impl Fault {
         Self::Busy,
         Self::TooOld,
         Self::Protocol,
+        Self::ClockSkew,
     ];
 
     /// The name in metrics.
@@ -181,6 +184,7 @@ impl Fault {
             Self::Busy => "busy",
             Self::TooOld => "too_old",
             Self::Protocol => "protocol",
+            Self::ClockSkew => "clock_skew",
         }
     }
 
@@ -202,6 +206,9 @@ impl Fault {
             Self::Busy => "it is busy with a slow script",
             Self::TooOld => "it is too old: slidegate needs Redis 6.2 or newer",
             Self::Protocol => "what answers is not Redis",
+            Self::ClockSkew => {
+                "this machine's clock and the server's differ by more than a second: see to NTP"
+            }
         }
     }
 }

@@ -131,7 +131,7 @@ impl<S: Store> Limiter<S> {
 
     /// Charges now what will be settled later: see [`Reservation`]. `None` when the decision is a denial.
     ///
-    /// What is allowed because the store is away ([`Mode::AllowAll`]) was charged nowhere: settling it
+    /// What is allowed while the store is away ([`Mode::AllowAll`], [`Mode::Local`]) can't be settled: that
     /// answers [`Settled::Unknown`], unless the store got the question after all.
     ///
     /// # Errors
@@ -327,11 +327,7 @@ impl Question<'_> {
         if self.cost == 0 {
             return Part { policy: self.entry.lend(), set: self.set, outcomes };
         }
-        let refused = match mode {
-            // Nobody counted: the policies that say so denied it.
-            Mode::DenyAll => self.entry.policy().denies_without_store(),
-            _ => outcomes.iter().any(|outcome| outcome.violated),
-        };
+        let refused = outcomes.iter().any(|outcome| outcome.violated);
         let verdict = match (refused, self.entry.policy().is_shadow()) {
             (true, true) => Verdict::ShadowDenied,
             (true, false) => Verdict::Denied,

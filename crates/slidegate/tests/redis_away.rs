@@ -19,9 +19,12 @@ async fn limiter(server: &Server, within: Millis) -> Limiter<RedisStore> {
     let store = RedisStore::start(&config).unwrap();
     assert!(store.connected(Millis(20_000)).await, "{}", server.log());
     let policy = |name: &str| Policy::builder(name).limits("5/1h").key("{client_ip}");
-    let policies = [policy("denying"), policy("allowing").on_store_failure(OnStoreFailure::Allow)]
-        .map(|policy| policy.build());
-    let policies = policies.into_iter().map(Result::unwrap);
+    let answers = [
+        ("denying", OnStoreFailure::Deny),
+        ("allowing", OnStoreFailure::Allow),
+        ("sharing", OnStoreFailure::Local),
+    ];
+    let policies = answers.map(|(name, answer)| policy(name).on_store_failure(answer).build().unwrap());
     Limiter::builder().policies(policies).store(store).build().unwrap()
 }
 

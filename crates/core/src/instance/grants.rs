@@ -131,6 +131,18 @@ impl Grants {
         self.memo = None;
     }
 
+    /// The number of the newest grant that is held, or was; 0 if none was ever.
+    pub fn newest(&self) -> u64 {
+        self.entries.back().map_or(0, |last| last.seq)
+    }
+
+    /// All permits that were spent within the window, or will be: when, at the latest, in microseconds, and how many;
+    /// the oldest first.
+    pub fn entries(&mut self, now_us: u64, window: Millis) -> impl Iterator<Item = (u64, u32)> {
+        self.expire(now_us, window);
+        self.entries.iter().map(|entry| (entry.at_us, entry.count))
+    }
+
     /// Permits that were spent within the window, or will be.
     pub fn held(&mut self, now_us: u64, window: Millis) -> u32 {
         self.expire(now_us, window);

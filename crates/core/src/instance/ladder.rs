@@ -136,6 +136,19 @@ pub struct Transition {
     pub cause: Cause,
 }
 
+impl Transition {
+    /// Every transition that there can be, in the order of the metrics.
+    pub const ALL: [Self; 7] = [
+        Self { from: Step::Normal, to: Step::Slow, cause: Cause::SlowReplies },
+        Self { from: Step::Normal, to: Step::Failing, cause: Cause::FailuresInARow },
+        Self { from: Step::Normal, to: Step::Failing, cause: Cause::FailureRate },
+        Self { from: Step::Slow, to: Step::Normal, cause: Cause::FastReplies },
+        Self { from: Step::Slow, to: Step::Failing, cause: Cause::FailuresInARow },
+        Self { from: Step::Slow, to: Step::Failing, cause: Cause::FailureRate },
+        Self { from: Step::Failing, to: Step::Normal, cause: Cause::Probes },
+    ];
+}
+
 /// The ladder of one node.
 #[derive(Clone, Debug)]
 pub struct Ladder {

@@ -86,7 +86,9 @@ pub fn apply(decision: &Decision, options: AnswerOptions, now_epoch_secs: u64, h
         for state in told(decision) {
             push_state(&mut text, &state);
         }
-        put(headers, RATELIMIT, &mut text);
+        if !text.is_empty() {
+            put(headers, RATELIMIT, &mut text);
+        }
         put_legacy(decision, options.legacy, now_epoch_secs, headers);
     }
     if options.mode {
@@ -121,7 +123,7 @@ fn told(decision: &Decision) -> impl Iterator<Item = LimitState<'_>> {
 
 /// The limit with least left; among equals the one that takes longest to give any back.
 fn nearest_exhaustion(decision: &Decision) -> Option<LimitState<'_>> {
-    enforced(decision).min_by_key(|state| {
+    enforced(decision).filter(|state| decision.is_counted(state)).min_by_key(|state| {
         let outcome = state.outcome;
         (outcome.remaining, std::cmp::Reverse(outcome.reset_after))
     })

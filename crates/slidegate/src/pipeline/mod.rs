@@ -3,7 +3,7 @@
 //! ```text
 //! Limiter::check
 //!   1. denial cache   answers at once what is known to be denied: nothing below is asked
-//!   2. resilience     one deadline; what to answer when the store does not
+//!   2. resilience     one deadline; what to answer when the store does not, or when a node is failing
 //!   3. scatter        a check whose counters lie in several slots of a cluster, as one
 //!   4. flights        checks that wait for the same node share one call
 //! Batch::call
@@ -23,9 +23,11 @@ pub(crate) mod denial_cache;
 pub(crate) mod flights;
 #[cfg(test)]
 pub(crate) mod model;
+pub(crate) mod nodes;
 pub(crate) mod resilient;
 pub(crate) mod scatter;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -33,11 +35,12 @@ use tokio::runtime::Handle;
 use batch::Batch;
 use denial_cache::DenialCache;
 use flights::Flights;
+use nodes::Nodes;
 use resilient::Resilient;
 use scatter::Scatter;
 
 /// The stages in front of a shared store.
-pub(crate) type Stack<B> = DenialCache<Resilient<Scatter<B>>>;
+pub(crate) type Stack<B> = DenialCache<Resilient<Scatter<B>, B>>;
 
 /// What is chosen about the stages.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +54,9 @@ pub(crate) struct Stages {
 }
 
 /// Stacks the stages. `runtime` runs the calls.
-pub(crate) fn stack<B: Batch>(batch: B, stages: Stages, runtime: Handle) -> Stack<B> {
-    let flights = Flights::new(batch, runtime.clone(), stages.flights, stages.timeout);
+pub(crate) fn stack<B: Batch + Nodes>(batch: B, stages: Stages, runtime: Handle) -> Stack<B> {
+    let batch = Arc::new(batch);
+    let flights = Flights::new(batch.clone(), runtime.clone(), stages.flights, stages.timeout);
     let scatter = Scatter::new(flights, runtime);
-    DenialCache::new(Resilient::new(scatter, stages.timeout), stages.denial_cache)
+    DenialCache::new(Resilient::new(scatter, batch, stages.timeout), stages.denial_cache)
 }

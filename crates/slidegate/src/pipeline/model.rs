@@ -13,11 +13,14 @@ use parking_lot::Mutex;
 use slidegate_core::algorithm::{Receipt, State};
 use slidegate_core::check::{self, Terms, decide};
 use slidegate_core::decision::{Cost, Mode};
+use slidegate_core::instance::Era;
+use slidegate_core::instance::share::Place;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::{Millis, Now};
 use tokio::time::Instant;
 
 use super::batch::{Batch, Counted, CounterKey, Decided, OwnedCharge, OwnedCheck, Taken};
+use super::nodes::{Away, History, Nodes};
 use crate::error::{Fault, StoreError};
 use crate::store::{Answer, Certainty, Check, Counter, ReservationId, Settled};
 
@@ -222,6 +225,37 @@ fn refund(world: &mut World, now: Now, taken: &Taken, units: u32) -> u32 {
     let Some(state) = world.states.get_mut(&taken.key) else { return 0 };
     state.settle(now, &taken.limit);
     state.refund(now, &taken.limit, &taken.receipt, units)
+}
+
+/// Nodes that are always well, of an instance that knows of no other and remembers nothing.
+impl Nodes for Model {
+    fn are_troubled(&self) -> bool {
+        false
+    }
+
+    fn away(&self, _: u16) -> Option<Away> {
+        None
+    }
+
+    fn own(&self, check: &Check<'_>) -> OwnedCheck {
+        Batch::own(self, check)
+    }
+
+    fn place(&self) -> Option<Place> {
+        None
+    }
+
+    fn history(&self, _: &CounterKey, _: &Limit, _: Option<Era>, _: u64) -> History {
+        History::default()
+    }
+
+    fn granted(&self, _: &CounterKey, _: &Limit, _: Option<Era>, _: u32) -> u64 {
+        0
+    }
+
+    fn now_us(&self) -> u64 {
+        self.now().as_micros()
+    }
 }
 
 impl Batch for Model {

@@ -211,8 +211,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// What a check is answered when a shared store does not decide it in time. Denied unless this says
-    /// otherwise; the memory store always decides.
+    /// What a check is answered when a shared store does not decide it in time. Decided from this instance's share
+    /// unless this says otherwise; the memory store always decides.
     pub const fn on_store_failure(mut self, answer: OnStoreFailure) -> Self {
         self.on_store_failure = answer;
         self

@@ -51,10 +51,14 @@ pub struct Policy {
 /// What a check is answered when a shared store does not decide it in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
+    /// It is decided from this instance's share of the limits ([`Mode::Local`](crate::Mode::Local)). As long as
+    /// nobody knows how many instances there are, it is denied: see
+    /// [`RedisConfig::instances`](crate::store::redis::RedisConfig::instances).
+    #[default]
+    Local,
     /// It is allowed ([`Mode::AllowAll`](crate::Mode::AllowAll)).
     Allow,
     /// It is denied ([`Mode::DenyAll`](crate::Mode::DenyAll)).
-    #[default]
     Deny,
 }
 
@@ -152,11 +156,6 @@ impl Policy {
     /// What a check is answered when a shared store does not decide it.
     pub const fn on_store_failure(&self) -> OnStoreFailure {
         self.on_store_failure
-    }
-
-    /// Whether a check is denied for this policy's sake when a shared store does not decide it.
-    pub(crate) fn denies_without_store(&self) -> bool {
-        !self.is_shadow() && self.on_store_failure == OnStoreFailure::Deny
     }
 
     /// What a failover of a shared store may do to its limits.

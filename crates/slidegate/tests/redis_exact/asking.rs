@@ -34,14 +34,14 @@ pub(crate) async fn limiter(config: &RedisConfig, policies: Vec<Policy>) -> Limi
 
 /// A policy of one counter that all share, and which denies without the store.
 pub(crate) fn policy(name: &str, limits: &str) -> Policy {
-    Policy::builder(name).limits(limits).build().unwrap()
+    Policy::builder(name).limits(limits).on_store_failure(OnStoreFailure::Deny).build().unwrap()
 }
 
 /// Policies of a counter for each client: `denying` and `allowing` without the store.
 pub(crate) fn denying_and_allowing() -> Vec<Policy> {
     let policy = |name| Policy::builder(name).limits("5/1h").key("{client_ip}");
-    let both = [policy("denying"), policy("allowing").on_store_failure(OnStoreFailure::Allow)];
-    both.map(|policy| policy.build().unwrap()).into()
+    let both = [("denying", OnStoreFailure::Deny), ("allowing", OnStoreFailure::Allow)];
+    both.map(|(name, answer)| policy(name).on_store_failure(answer).build().unwrap()).into()
 }
 
 pub(crate) async fn check(limiter: &Limiter<RedisStore>, policy: &str, key: &[&str]) -> Decision {

@@ -63,7 +63,7 @@ pub(crate) struct Flights<B> {
 
 #[derive(Debug)]
 struct Shared<B> {
-    batch: B,
+    batch: Arc<B>,
     runtime: Handle,
     /// How long a check is waited for.
     patience: Duration,
@@ -129,9 +129,9 @@ impl Shard {
 impl<B: Batch> Flights<B> {
     /// In front of `batch`, whose calls are made by tasks of `runtime`. Switched off, each check is a call of
     /// its own, made at once; one that is dropped then may stay charged. `patience` is how long a caller waits.
-    pub(crate) fn new(batch: B, runtime: Handle, on: bool, patience: Duration) -> Self {
+    pub(crate) fn new(batch: impl Into<Arc<B>>, runtime: Handle, on: bool, patience: Duration) -> Self {
         let shards = std::array::from_fn(|_| Mutex::default());
-        Self { shared: Arc::new(Shared { batch, runtime, patience, shards }), on }
+        Self { shared: Arc::new(Shared { batch: batch.into(), runtime, patience, shards }), on }
     }
 
     /// The store behind.

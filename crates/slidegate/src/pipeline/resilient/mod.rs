@@ -1,13 +1,21 @@
 //! A deadline for everything below, and an answer for when the store does not give one.
 //!
 //! The time that a check may take is counted from its arrival here, whatever it is spent on: waiting for a
-//! flight, a queue, a retry, the network. When it is over, or when the store is away, the policies of the
-//! check say what to answer ([`OnStoreFailure`](crate::policy::OnStoreFailure)): denied if any enforced one
-//! says so, else allowed. Shadow policies have no say, since they deny nobody.
+//! flight, a queue, a retry, the network. When it is over, when the store is away, or when a node that the check
+//! needs is failing ([`Nodes::away`]: then nothing is waited for), the policies of the check say what to answer
+//! ([`OnStoreFailure`]):
+//!
+//! | the enforced policies of a check | it is |
+//! |---|---|
+//! | one says `deny`; or `local`, and nobody knows how many instances there are | denied: [`Mode::DenyAll`] |
+//! | some say `local` | decided by those from this instance's share ([`local`]): [`Mode::Local`] |
+//! | all say `allow` | allowed: [`Mode::AllowAll`] |
+//!
+//! Shadow policies have no say, since they deny nobody; those that say `local` count.
 //!
 //! # What is said without the store
-//! [`Mode::DenyAll`] or [`Mode::AllowAll`], and the limits themselves. Nobody counted, so nothing is claimed
-//! about permits or times, and no limit is said to be violated.
+//! Under [`Mode::Local`] the numbers of the share, of the policies that say `local`. Else the limits themselves: nobody
+//! counted, so nothing is claimed about permits or times. Limits of policies that deny are marked as violated.
 //!
 //! # What is an error instead
 //! What asks for numbers, or changes them by name: peeks, settling and resets. They are bounded by the same
@@ -17,11 +25,12 @@
 //! One that is allowed without the store can't be settled later: [`Settled::Unknown`]. Should its call
 //! have been executed after all, it can.
 //!
-//! # What it is not
-//! No breaker: each check asks the store, and waits for its deadline while the store is silent.
+//! # Eras
+//! While a node is failing, it is one era: its [`Away`] says since when. A check that fails while its node is held to
+//! be well is no era: of a counter with history, the instance then grants no more than it holds already.
 //!
 //! # Invariants
-//! * A check is answered within the deadline, if the runtime has time to run it.
+//! * A check is answered within the deadline, if the runtime has time to run it; at once, if a node is failing.
 //! * What was asked is dropped at the deadline: the stages below take back what such a check was granted, or
 //!   leave it charged. Too few pass then, never too many.
 //! * The log has one line when the store begins to fail and one when it is back, not one for each check.
@@ -29,26 +38,36 @@
 //! It needs tokio's timer.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use slidegate_core::decision::{Cost, Mode, Outcome};
+use slidegate_core::instance::Era;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::batch::OwnedCheck;
+use super::nodes::{Away, Nodes};
 use crate::error::{Fault, StoreError};
+use crate::policy::{OnStoreFailure, Policy};
 use crate::store::{Answer, Certainty, Charge, Check, Counter, ReservationId, Settled, Store};
 
 mod health;
+mod local;
 
 use health::{Change, Health};
+use local::Local;
 
 /// What a check that was dropped at its deadline came to: it may have been sent.
 const TOO_LATE: StoreError = StoreError::Lost { fault: Fault::Timeout };
 
 /// A store that always answers a check in time.
 #[derive(Debug)]
-pub(crate) struct Resilient<S> {
+pub(crate) struct Resilient<S, N> {
     inner: S,
+    nodes: Arc<N>,
+    local: Local,
     timeout: Duration,
     started: Instant,
     health: Health,
@@ -70,11 +89,14 @@ pub(crate) struct ResilientFigures {
     pub(crate) denied: u64,
 }
 
-impl<S: Store> Resilient<S> {
-    /// Bounds what is asked of `inner`.
-    pub(crate) fn new(inner: S, timeout: Duration) -> Self {
+impl<S: Store, N: Nodes> Resilient<S, N> {
+    /// Bounds what is asked of `inner`, which asks these nodes.
+    pub(crate) fn new(inner: S, nodes: Arc<N>, timeout: Duration) -> Self {
+        let local = Local::new(nodes.now_us());
         Self {
             inner,
+            nodes,
+            local,
             timeout,
             started: Instant::now(),
             health: Health::default(),
@@ -124,6 +146,7 @@ impl<S: Store> Resilient<S> {
             return;
         }
         if let Some(Change::Recovered { after }) = self.health.answered(self.now_us()) {
+            self.local.tidy(self.nodes.now_us());
             let figures = self.figures();
             tracing::info!(
                 failed_for_ms = after.get(),
@@ -139,18 +162,100 @@ impl<S: Store> Resilient<S> {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The answer that the policies of a check give for the store.
-    fn without_store(&self, check: &Check<'_>) -> Answer {
-        let denies = check.charges.iter().any(|charge| charge.counter.policy.denies_without_store());
-        let (granted, mode, count) = if denies {
-            (0, Mode::DenyAll, &self.denied)
-        } else {
-            (check.times, Mode::AllowAll, &self.allowed)
-        };
-        count.fetch_add(check.times.into(), Ordering::Relaxed);
-        let outcomes = check.charges.iter().map(unknown).collect();
-        Answer { granted, outcomes, mode, certainty: Certainty::Exact }
+    /// The answer to a check of which a node is not to be asked; `None` if all are well.
+    fn beside_the_store(&self, check: &Check<'_>) -> Option<Answer> {
+        let owned = self.nodes.own(check);
+        let away: Lanes = owned.charges.iter().map(|charge| self.nodes.away(charge.key.lane())).collect();
+        let fault = away.iter().find_map(|lane| lane.as_ref()?.fault);
+        if let Some(fault) = fault {
+            self.failed(fault);
+        }
+        away.iter().any(Option::is_some).then(|| self.without_store(check, &owned, &away))
     }
+
+    /// The answer to a check that the store did not decide.
+    fn after_the_store(&self, check: &Check<'_>) -> Answer {
+        let owned = self.nodes.own(check);
+        let away = owned.charges.iter().map(|charge| self.nodes.away(charge.key.lane())).collect();
+        self.without_store(check, &owned, &away)
+    }
+
+    /// The answer that the policies of a check give for the store; `away` is what is known of each charge's node.
+    fn without_store(&self, check: &Check<'_>, owned: &OwnedCheck, away: &Lanes) -> Answer {
+        let place = self.nodes.place();
+        let denies = |policy: &Policy| match policy.on_store_failure() {
+            OnStoreFailure::Deny => true,
+            OnStoreFailure::Local => place.is_none(),
+            OnStoreFailure::Allow => false,
+        };
+        let denied = |charge: &Charge<'_>| !charge.terms.shadow && denies(charge.counter.policy);
+        let answer = if check.charges.iter().any(denied) {
+            let outcomes = check.charges.iter();
+            let outcomes = outcomes.map(|charge| Outcome { violated: denied(charge), ..unknown(charge) });
+            Some(alone(0, outcomes.collect(), Mode::DenyAll))
+        } else {
+            place.and_then(|place| {
+                let mine =
+                    |charge: &Charge<'_>| charge.counter.policy.on_store_failure() == OnStoreFailure::Local;
+                let (part, eras) = Self::part(check, owned, away, mine);
+                if part.charges.is_empty() {
+                    return None;
+                }
+                let decided = self.local.decide(&*self.nodes, (&part, check.times), &eras, place);
+                Some(decided.map_or_else(
+                    || no_room(check),
+                    |decided| {
+                        let mut counted = decided.outcomes.into_iter();
+                        let outcomes = check.charges.iter().map(|charge| {
+                            let counts = mine(charge).then(|| counted.next()).flatten();
+                            counts.unwrap_or_else(|| unknown(charge))
+                        });
+                        alone(decided.granted, outcomes.collect(), Mode::Local)
+                    },
+                ))
+            })
+        };
+        let answer = answer.unwrap_or_else(|| {
+            alone(check.times, check.charges.iter().map(unknown).collect(), Mode::AllowAll)
+        });
+        self.allowed.fetch_add(answer.granted.into(), Ordering::Relaxed);
+        self.denied.fetch_add((check.times - answer.granted.min(check.times)).into(), Ordering::Relaxed);
+        answer
+    }
+
+    /// The charges of a check that are decided here, and the eras that their nodes are away for.
+    fn part(
+        check: &Check<'_>,
+        owned: &OwnedCheck,
+        away: &Lanes,
+        mine: impl Fn(&Charge<'_>) -> bool,
+    ) -> (OwnedCheck, SmallVec<[Option<Era>; 2]>) {
+        let (charges, eras) = (check.charges.iter().zip(&owned.charges).zip(away))
+            .filter(|((charge, _), _)| mine(charge))
+            .map(|((_, owned), away)| (owned.clone(), away.map(|away| away.era)))
+            .unzip();
+        (OwnedCheck { charges, reserve: None, probe: false }, eras)
+    }
+}
+
+/// What is known of the node of each charge.
+type Lanes = SmallVec<[Option<Away>; 2]>;
+
+/// An answer that the store has no part in.
+fn alone(granted: u32, outcomes: SmallVec<[Outcome; 2]>, mode: Mode) -> Answer {
+    Answer { granted, outcomes, mode, certainty: Certainty::Exact }
+}
+
+/// As many keys are asked about as can be held: those beyond are denied, as if nobody knew how to share.
+fn no_room(check: &Check<'_>) -> Answer {
+    let refuses = |charge: &Charge<'_>| {
+        !charge.terms.shadow && charge.counter.policy.on_store_failure() == OnStoreFailure::Local
+    };
+    let granted = if check.charges.iter().any(refuses) { 0 } else { check.times };
+    let outcomes = check.charges.iter();
+    let outcomes = outcomes.map(|charge| Outcome { violated: refuses(charge), ..unknown(charge) });
+    let mode = if granted == 0 { Mode::DenyAll } else { Mode::AllowAll };
+    alone(granted, outcomes.collect(), mode)
 }
 
 /// What is known about a limit that nobody counted.
@@ -163,11 +268,17 @@ fn is_peek(check: &Check<'_>) -> bool {
     check.charges.iter().all(|charge| charge.cost == 0)
 }
 
-impl<S: Store> Store for Resilient<S> {
+impl<S: Store, N: Nodes> Store for Resilient<S, N> {
     async fn check(&self, check: &Check<'_>) -> Result<Answer, StoreError> {
+        if self.nodes.are_troubled()
+            && !is_peek(check)
+            && let Some(answer) = self.beside_the_store(check)
+        {
+            return Ok(answer);
+        }
         let result = self.in_time(self.inner.check(check)).await;
         let away = result.as_ref().is_err_and(|error| error.fault().is_some());
-        if away && !is_peek(check) { Ok(self.without_store(check)) } else { result }
+        if away && !is_peek(check) { Ok(self.after_the_store(check)) } else { result }
     }
 
     async fn settle(&self, id: ReservationId, actual: Cost) -> Result<Settled, StoreError> {

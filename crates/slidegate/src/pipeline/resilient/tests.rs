@@ -7,8 +7,13 @@ use parking_lot::Mutex;
 use super::*;
 use crate::http::{AnswerOptions, answer, fields};
 use crate::metrics::Verdict;
-use crate::policy::{OnStoreFailure, Policy, PolicyBuilder};
+use crate::policy::PolicyBuilder;
 use crate::{Ask, CheckError, Decision, Limiter, MemoryStore};
+
+mod peers;
+mod sharing;
+
+use peers::Peers;
 
 const TIMEOUT: Duration = Duration::from_millis(10);
 
@@ -64,11 +69,15 @@ impl Store for Brittle {
     }
 }
 
-type Guarded = Limiter<Resilient<Brittle>>;
+type Guarded = Limiter<Resilient<Brittle, Peers>>;
 
 fn limiter(policies: impl IntoIterator<Item = PolicyBuilder>) -> Guarded {
+    limiter_among(Peers::new(), policies)
+}
+
+fn limiter_among(peers: Arc<Peers>, policies: impl IntoIterator<Item = PolicyBuilder>) -> Guarded {
     let inner = MemoryStore::builder().max_keys(1_000).build();
-    let store = Resilient::new(Brittle { does: Mutex::new(Does::Answer), inner }, TIMEOUT);
+    let store = Resilient::new(Brittle { does: Mutex::new(Does::Answer), inner }, peers, TIMEOUT);
     let policies = policies.into_iter().map(|policy| policy.build().unwrap());
     Limiter::builder().policies(policies).store(store).build().unwrap()
 }
@@ -82,7 +91,7 @@ fn allowing() -> PolicyBuilder {
 }
 
 fn denying() -> PolicyBuilder {
-    Policy::builder("denying").limits("5/1m; 100/1h")
+    Policy::builder("denying").limits("5/1m; 100/1h").on_store_failure(OnStoreFailure::Deny)
 }
 
 fn watching() -> PolicyBuilder {
@@ -193,7 +202,8 @@ async fn nothing_is_claimed_that_nobody_counted() {
         let decision = ask(&limiter, policies).await;
         for state in decision.limits() {
             let limit = state.limit.capacity();
-            assert_eq!(*state.outcome, Outcome { limit, ..Outcome::default() });
+            let violated = &**state.policy.name() == "denying";
+            assert_eq!(*state.outcome, Outcome { limit, violated, ..Outcome::default() });
         }
         assert_eq!((decision.retry_after(), decision.delay().get()), (None, 0));
     }

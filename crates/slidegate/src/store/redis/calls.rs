@@ -2,26 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 use slidegate_core::algorithm::tick_log::resolution_of;
 use slidegate_core::decision::Cost;
 use slidegate_core::instance::Era;
 use slidegate_core::instance::grants::PutBack;
+use slidegate_core::instance::ladder::Step;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::Millis;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::config::{RedisConfig, RedisConfigError, Retry};
+use super::config::{OnSlowStore, RedisConfig, RedisConfigError, Retry};
 use super::heartbeat::{Heartbeat, Instances};
 use super::ledgers::{Accepted, Ledgers, Said};
-use super::link::{Link, LinkFigures, OwnedTask, Script};
+use super::link::{ConditionFigures, Link, LinkFigures, OwnedTask, Script};
 use super::names::Names;
 use super::records::{self, Reserved};
 use super::roll_calls::{self, Sync};
 use super::scripts;
+use super::skew::{self, Skew};
 use super::wire::{Call, Draft, Memory, Reply, Settle, Told, Undecided, read_checks, read_settled};
 use crate::clock::Clock;
 use crate::error::{Fault, StoreError};
@@ -54,6 +57,10 @@ pub(super) struct Calls {
     /// `None`: the server's own.
     clock: Option<Arc<dyn Clock>>,
     linger: Millis,
+    skew: Arc<Skew>,
+    _skew_watch: Option<OwnedTask>,
+    instances: Option<u32>,
+    on_slow_store: OnSlowStore,
 }
 
 impl std::fmt::Debug for Calls {
@@ -64,7 +71,7 @@ impl std::fmt::Debug for Calls {
 
 impl Calls {
     pub(super) fn start(config: &RedisConfig, runtime: Handle) -> Result<Self, RedisConfigError> {
-        let (clock, linger) = config.test_clock();
+        let (clock, linger) = config.own_clock();
         let link = Arc::new(Link::start(config)?);
         let newest = config.newest_format();
         let names = Names::new(config.key_prefix());
@@ -81,7 +88,14 @@ impl Calls {
             linger,
             timeout: config.check_retry().map_or(config.check_timeout(), |retry| retry.budget),
         };
+        let skew = Arc::new(Skew::default());
+        let watched = clock.clone().filter(|_| config.has_client_clock());
+        let skew_watch = watched.map(|clock| skew::watch(link.clone(), clock, skew.clone()));
         Ok(Self {
+            skew,
+            _skew_watch: skew_watch,
+            instances: config.instance_count(),
+            on_slow_store: config.slow_answer(),
             link,
             scripts: scripts::of(newest),
             heartbeat,
@@ -103,6 +117,46 @@ impl Calls {
     /// Who shares the counters.
     pub(super) fn instances(&self) -> Instances {
         self.heartbeat.instances()
+    }
+
+    pub(super) const fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    pub(super) const fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
+    }
+
+    pub(super) fn skew(&self) -> &Skew {
+        &self.skew
+    }
+
+    pub(super) const fn configured_instances(&self) -> Option<u32> {
+        self.instances
+    }
+
+    pub(super) fn ledgers(&self) -> &Ledgers {
+        &self.ledgers
+    }
+
+    /// How each node does.
+    pub(super) fn condition_figures(&self) -> Vec<(String, ConditionFigures)> {
+        self.link.condition_figures()
+    }
+
+    /// This machine's clock less the server's, in milliseconds: 0 where the server's decides.
+    pub(super) fn skew_ms(&self) -> i64 {
+        self.skew.ms()
+    }
+
+    /// How long the node of a lane takes to answer, if it is slow and permits are to be leased for it.
+    #[expect(dead_code, reason = "for the stage that leases")]
+    pub(super) fn slow_round_trip(&self, lane: u16) -> Option<Duration> {
+        if !self.link.conditions().are_troubled() || self.on_slow_store != OnSlowStore::Lease {
+            return None;
+        }
+        let standing = self.link.standing(lane).filter(|standing| standing.step == Step::Slow)?;
+        Some(standing.round_trip)
     }
 
     pub(super) async fn connected(&self, deadline: Instant) -> bool {
@@ -269,7 +323,8 @@ impl Calls {
     /// forgotten grants of, again with what they were.
     async fn decide_once(&self, lane: u16, checks: &[Counted], deadline: Instant) -> Vec<Outcome> {
         let roll_call = self.roll_call(lane);
-        let caps = roll_call.map(|era| roll_calls::caps(checks, era, self.instances().count, &self.ledgers));
+        let caps = roll_call
+            .map(|era| roll_calls::caps(checks, era, self.heartbeat.place(self.instances), &self.ledgers));
         let cut = caps.as_ref().map(|caps| roll_calls::cut(checks, caps));
         let asked = cut.as_deref().unwrap_or(checks);
         let mut attempts = self.attempt(lane, asked, &[], deadline).await;

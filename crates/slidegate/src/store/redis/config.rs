@@ -6,12 +6,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use slidegate_core::instance::ladder::Thresholds;
+use slidegate_core::instance::share::INSTANCES_MAX;
 use slidegate_core::time::Millis;
 
 use super::link::tls::Authenticated;
 use super::scripts::FORMAT;
+use super::skew::SKEW_MAX;
 use super::url::{self, ParsedUrl, Topology};
-use crate::clock::Clock;
+use crate::clock::{Clock, WallClock};
 
 /// A check's whole time with the store, unless configured: Envoy gives a rate limit service 20 ms, and has to
 /// hear from us before.
@@ -33,7 +36,23 @@ pub struct RedisConfig {
     flights: bool,
     denial_cache: bool,
     clock: Option<(Arc<dyn Clock>, Millis)>,
+    client_clock: bool,
+    instances: Option<u32>,
+    on_slow_store: OnSlowStore,
+    ladder: Thresholds,
     newest_format: u8,
+}
+
+/// What is done while a node of the store answers slowly ([`Thresholds`] say what is slow).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnSlowStore {
+    /// Permits are leased, many with one call, and spent here: as exact as one by one.
+    #[default]
+    Lease,
+    /// Checks are decided as if the node failed: by what the policies say.
+    Local,
+    /// Nothing: checks take as long as the node does, and no longer than their deadline.
+    None,
 }
 
 /// Asks a second time after a slow first: for networks that lose packets now and then.
@@ -100,6 +119,10 @@ impl RedisConfig {
             flights: true,
             denial_cache: true,
             clock: None,
+            client_clock: false,
+            instances: None,
+            on_slow_store: OnSlowStore::default(),
+            ladder: Thresholds::default(),
             newest_format: FORMAT,
         })
     }
@@ -184,6 +207,37 @@ impl RedisConfig {
         self
     }
 
+    /// How many instances share the counters: while the store is away, each grants its share. Without, it is as many
+    /// as were seen at once within the last minute; the higher of the two counts. From 1 to 100,000.
+    #[must_use]
+    pub fn instances(mut self, count: u32) -> Self {
+        self.instances = Some(count.clamp(1, INSTANCES_MAX));
+        self
+    }
+
+    /// What is done while a node answers slowly; leases, unless set.
+    #[must_use]
+    pub const fn on_slow_store(mut self, answer: OnSlowStore) -> Self {
+        self.on_slow_store = answer;
+        self
+    }
+
+    /// When a node counts as slow, as failing, and as well again.
+    #[must_use]
+    pub const fn ladder(mut self, thresholds: Thresholds) -> Self {
+        self.ladder = thresholds;
+        self
+    }
+
+    /// Decides by this machine's clock instead of the server's: for servers that don't tell the time to scripts.
+    /// All instances must have the same time. While it differs from the server's by more than a second, checks are
+    /// decided as if the store were away.
+    #[must_use]
+    pub const fn client_clock(mut self, on: bool) -> Self {
+        self.client_clock = on;
+        self
+    }
+
     /// Whether a user is named. One without a password is refused when the store starts.
     pub const fn has_username(&self) -> bool {
         self.url.username.is_some()
@@ -224,8 +278,29 @@ impl RedisConfig {
 /// What the parts of the store ask.
 impl RedisConfig {
     /// The clock that decides, if it is not the server's, and how much longer keys live for its sake.
-    pub(crate) fn test_clock(&self) -> (Option<Arc<dyn Clock>>, Millis) {
-        self.clock.clone().map_or((None, Millis::ZERO), |(clock, linger)| (Some(clock), linger))
+    pub(crate) fn own_clock(&self) -> (Option<Arc<dyn Clock>>, Millis) {
+        match &self.clock {
+            Some((clock, linger)) => (Some(clock.clone()), *linger),
+            None if self.client_clock => (Some(Arc::new(WallClock)), SKEW_MAX),
+            None => (None, Millis::ZERO),
+        }
+    }
+
+    /// Whether the machine's clock decides, which then must not be far from the server's.
+    pub(crate) const fn has_client_clock(&self) -> bool {
+        self.client_clock
+    }
+
+    pub(crate) const fn instance_count(&self) -> Option<u32> {
+        self.instances
+    }
+
+    pub(crate) const fn slow_answer(&self) -> OnSlowStore {
+        self.on_slow_store
+    }
+
+    pub(crate) const fn ladder_thresholds(&self) -> &Thresholds {
+        &self.ladder
     }
 
     /// The format of counters that the release has introduced.
@@ -296,6 +371,10 @@ impl fmt::Debug for RedisConfig {
             .field("prefix", &self.prefix)
             .field("flights", &self.flights)
             .field("denial_cache", &self.denial_cache)
+            .field("client_clock", &self.client_clock)
+            .field("instances", &self.instances)
+            .field("on_slow_store", &self.on_slow_store)
+            .field("ladder", &self.ladder)
             .finish_non_exhaustive()
     }
 }

@@ -12,14 +12,22 @@
 //! new instances count in the same place. Who knows nothing of the others (no beat has been answered, or none for
 //! [`LIFE`]) writes the older, which all can read.
 //!
+//! # Shares
+//! While the store is away, each instance grants its share of a limit. Of how many is the highest count of the
+//! last [`REMEMBERED`] before it went: an instance that restarts is missing for a moment, and must not make the others'
+//! shares grow. Which of them is its rank among the identities that are alive, as everybody sees them in one order.
+//!
 //! # What it is not
 //! It decides no check, and a check never waits for it. That a server refuses it is no fault of the store's.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
+use parking_lot::Mutex;
+use slidegate_core::instance::share::Place;
 use slidegate_core::time::Millis;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -35,6 +43,8 @@ const BEAT_URGENT: Duration = Duration::from_millis(100);
 const LIFE: Millis = Millis(5_000);
 /// Nobody waits for a beat, but one that hangs must not keep the next from being sent.
 const BEAT_MAX: Duration = Duration::from_secs(1);
+/// For how long a count is remembered, up to the last beat that was answered.
+const REMEMBERED: Millis = Millis(60_000);
 /// The most that are told: 60 kB. Beyond, nobody is known to be of the newer format.
 const INSTANCES_MAX: u32 = 1_000;
 /// The longest host name that is shown.
@@ -47,15 +57,20 @@ pub(super) struct Instances {
     pub(super) count: u32,
     /// The lowest of the formats that they have introduced; 0 as long as nobody was heard.
     pub(super) format: u8,
+    /// How many of them come before this one, by their identities.
+    pub(super) rank: u32,
 }
 
 impl Instances {
     /// Reads what the server told. A member that can't be read is one of the oldest kind.
-    fn read(members: &[&[u8]]) -> Self {
+    fn read(members: &[&[u8]], own: &[u8]) -> Self {
         let format = members.iter().map(|member| format_of(member).unwrap_or(1)).min().unwrap_or(0);
         let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        // Members begin with their identities.
+        let before = members.iter().filter(|member| **member < own).count();
+        let rank = u32::try_from(before).unwrap_or(u32::MAX);
         // Whoever was not told may be of any format.
-        Self { count, format: if count >= INSTANCES_MAX { format.min(1) } else { format } }
+        Self { count, format: if count >= INSTANCES_MAX { format.min(1) } else { format }, rank }
     }
 }
 
@@ -86,6 +101,38 @@ struct Heard {
     at: AtomicU64,
     count: AtomicU32,
     format: AtomicU8,
+    rank: AtomicU32,
+    /// The highest count that is remembered.
+    highest: AtomicU32,
+    counts: Mutex<Counts>,
+}
+
+/// The counts of a while, as far as they can still be the highest: they fall from front to back.
+///
+/// Time without answers does not count: who comes back first after an hour would else be alone, in its own eyes,
+/// until the others are back.
+#[derive(Debug, Default)]
+struct Counts {
+    heard: VecDeque<(u64, u32)>,
+    /// For how long beats have been answered, in milliseconds.
+    in_touch_ms: u64,
+    last_ms: u64,
+}
+
+impl Counts {
+    /// Adds a count, and tells the highest that is remembered.
+    fn add(&mut self, now_ms: u64, count: u32) -> u32 {
+        self.in_touch_ms += now_ms.saturating_sub(self.last_ms).min(LIFE.get());
+        self.last_ms = now_ms;
+        while self.heard.back().is_some_and(|(_, last)| *last <= count) {
+            self.heard.pop_back();
+        }
+        self.heard.push_back((self.in_touch_ms, count));
+        while self.heard.front().is_some_and(|(at_ms, _)| at_ms + REMEMBERED.get() < self.in_touch_ms) {
+            self.heard.pop_front();
+        }
+        self.heard.front().map_or(count, |(_, highest)| *highest)
+    }
 }
 
 /// What it takes to say goodbye.
@@ -111,6 +158,9 @@ impl Heartbeat {
             at: AtomicU64::new(0),
             count: AtomicU32::new(0),
             format: AtomicU8::new(0),
+            rank: AtomicU32::new(0),
+            highest: AtomicU32::new(0),
+            counts: Mutex::default(),
         });
         let start_ms = crate::clock::Clock::now(&crate::clock::SystemClock).floor_ms();
         let member: Arc<[u8]> =
@@ -125,7 +175,16 @@ impl Heartbeat {
 
     /// Who is there, by the last beat that was answered.
     pub(super) fn instances(&self) -> Instances {
-        Instances { count: self.heard.count.load(Relaxed), format: self.heard.format.load(Relaxed) }
+        let Heard { count, format, rank, .. } = &*self.heard;
+        Instances { count: count.load(Relaxed), format: format.load(Relaxed), rank: rank.load(Relaxed) }
+    }
+
+    /// Which of how many this instance is, of the highest count that is remembered and the one that was
+    /// `configured`; `None` if neither is known.
+    pub(super) fn place(&self, configured: Option<u32>) -> Option<Place> {
+        let highest = self.heard.highest.load(Relaxed).max(configured.unwrap_or(0));
+        // Whoever was never told its rank takes the first place: nobody has less.
+        (highest > 0).then(|| Place::new(self.heard.rank.load(Relaxed), highest))
     }
 
     /// The format to write counters in.
@@ -156,6 +215,8 @@ impl Heard {
     fn note(&self, instances: Instances) {
         self.count.store(instances.count, Relaxed);
         self.format.store(instances.format, Relaxed);
+        self.rank.store(instances.rank, Relaxed);
+        self.highest.store(self.counts.lock().add(self.now_ms(), instances.count), Relaxed);
         self.at.store(self.now_ms() + 1, Relaxed);
     }
 
@@ -202,7 +263,7 @@ async fn beat(link: Arc<Link>, heard: Arc<Heard>, key: Arc<[u8]>, member: Arc<[u
         let keys: [&[u8]; 2] = [&key, &in_sync_key];
         match link.script_aside(Link::slot(&key), &scripts::BEAT, &keys, &args, end).await {
             Ok(reply) => {
-                if let Some(instances) = take(&reply, &masters, identity) {
+                if let Some(instances) = take(&reply, &masters, identity, &member) {
                     heard.note(instances);
                     pause = BEAT;
                 }
@@ -218,7 +279,7 @@ async fn beat(link: Arc<Link>, heard: Arc<Heard>, key: Arc<[u8]>, member: Arc<[u
 }
 
 /// Reads the reply to a beat, and tells the masters' roll calls of it.
-fn take(reply: &Value, masters: &Masters, identity: u64) -> Option<Instances> {
+fn take(reply: &Value, masters: &Masters, identity: u64, own: &[u8]) -> Option<Instances> {
     let Value::Array(parts) = reply else { return None };
     let [Value::Array(members), Value::Array(scores), Value::Array(in_sync), now] = parts.as_slice() else {
         return None;
@@ -235,7 +296,7 @@ fn take(reply: &Value, masters: &Masters, identity: u64) -> Option<Instances> {
         })
         .collect();
     masters.heard(identity, now_ms, LIFE, &told);
-    Some(Instances::read(&members.iter().filter_map(bytes).collect::<Vec<_>>()))
+    Some(Instances::read(&members.iter().filter_map(bytes).collect::<Vec<_>>(), own))
 }
 
 fn number(text: &[u8]) -> Option<u64> {

@@ -29,6 +29,7 @@ use slidegate_core::time::Millis;
 
 use super::link::OwnTime;
 use super::wire::Line;
+use crate::pipeline::nodes::History;
 
 /// The most counters remembered: some 300 MB if all are quiet. What comes beyond is decided without a ledger, as with
 /// `failover: fast`.
@@ -173,15 +174,36 @@ impl Ledgers {
 
     /// Takes note of permits that this instance granted by itself, while there was no store to ask. They are put back
     /// like any others.
-    #[expect(dead_code, reason = "for local shares")]
-    pub(super) fn grant_locally(&self, key: &Arc<[u8]>, limit: &Limit, units: u32) {
+    /// Returns the number of the grant; 0 if there is no room to remember it.
+    pub(super) fn grant_locally(&self, key: &Arc<[u8]>, limit: &Limit, era: Option<Era>, units: u32) -> u64 {
         let (seq, now_us) = (self.next_seq(), self.time.now_us() + 1);
         let mut shard = self.shard(key);
         if !shard.by_key.contains_key(key) && !shard.has_room(self.time) {
-            return;
+            return 0;
         }
         let ledger = shard.by_key.entry(key.clone()).or_insert_with(|| Ledger::new(limit));
+        // Before: what is granted in an era was not held when it began.
+        if let Some(era) = era {
+            ledger.grants.held_when(era, ledger.window);
+        }
         ledger.take(now_us, limit, Accepted { seq, units, lease: Millis::ZERO });
+        seq
+    }
+
+    /// What was granted of a counter, for decisions without the store. `known`: the newest grant that is known there.
+    /// Without an era, what was held when it began is what is held now.
+    pub(super) fn history(&self, key: &Arc<[u8]>, limit: &Limit, era: Option<Era>, known: u64) -> History {
+        let now_us = self.time.now_us();
+        let mut shard = self.shard(key);
+        let Some(ledger) = shard.by_key.get_mut(key) else { return History::default() };
+        let window = ledger.window.max(limit.window());
+        let held_when = match era {
+            Some(era) => ledger.grants.held_when(era, window),
+            None => Some(ledger.grants.held(now_us, window)).filter(|held| *held > 0),
+        };
+        let newest = ledger.grants.newest();
+        let grants = (newest != known).then(|| ledger.grants.entries(now_us, window).collect());
+        History { newest, held_when, grants }
     }
 
     /// Takes note of a call whose reply did not arrive and is not waited for any more.

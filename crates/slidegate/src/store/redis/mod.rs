@@ -10,6 +10,7 @@
 //! | `link` | connections: one server, sentinels, a cluster |
 //! | `names`, `scripts`, `wire` | what counters are called; the Lua; the bytes of calls and replies |
 //! | `heartbeat` | who else shares the counters, and which format of them everybody can read |
+//! | `nodes`, `skew` | what it takes to decide without the server; how far the clocks are from each other |
 //! | `ledgers`, `records` | what this instance remembers of its grants; what the server remembers of a reservation |
 //! | `calls` | puts these together: checks become a call, its reply answers |
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slidegate_core::decision::Cost;
+use slidegate_core::instance::ladder::{Step, Transition};
 use slidegate_core::time::Millis;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -34,17 +36,20 @@ mod heartbeat;
 mod ledgers;
 mod link;
 mod names;
+mod nodes;
 mod records;
 mod roll_calls;
 mod scripts;
+mod skew;
 #[cfg(test)]
 mod twins;
 mod url;
 mod wire;
 
-pub use config::{RedisConfig, RedisConfigError, Retry, Tls};
+pub use config::{OnSlowStore, RedisConfig, RedisConfigError, Retry, Tls};
 
 use calls::Calls;
+use link::ConditionFigures;
 
 /// How long a server may take to describe itself: it is asked by people and programs that watch, never by checks.
 const INFO_TIME: Duration = Duration::from_secs(1);
@@ -109,8 +114,24 @@ pub struct RedisFigures {
     pub denied_without: u64,
     /// Connections opened in place of lost ones.
     pub reconnects: u64,
-    /// Checks that failed, in the order of [`Fault::ALL`].
+    /// This machine's clock less the server's, in milliseconds; 0 where the server's decides.
+    pub clock_skew_ms: i64,
+    /// Checks that failed, or that were not put to a node that fails so, in the order of [`Fault::ALL`].
     pub faults: [u64; Fault::ALL.len()],
+}
+
+/// How a node of the store does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeFigures {
+    /// Its address; `master` where sentinels say who that is.
+    pub name: String,
+    /// Where its ladder stands.
+    pub step: Step,
+    /// How often it took each step, in the order of [`Transition::ALL`].
+    pub transitions: [u64; Transition::ALL.len()],
+    /// How long it stood at each, in the order of [`Step::ALL`].
+    pub spent: [Millis; Step::ALL.len()],
 }
 
 impl RedisStore {
@@ -144,6 +165,19 @@ impl RedisStore {
         self.calls().info(Instant::now() + INFO_TIME).await
     }
 
+    /// How the nodes of the store do, and did: one server or the master, or every master of a cluster.
+    pub fn nodes(&self) -> Vec<NodeFigures> {
+        let figures = self.calls().condition_figures().into_iter();
+        figures
+            .map(|(name, ConditionFigures { step, transitions, spent })| NodeFigures {
+                name,
+                step,
+                transitions,
+                spent,
+            })
+            .collect()
+    }
+
     /// What it has done so far.
     pub fn figures(&self) -> RedisFigures {
         let resilient = self.stack.inner();
@@ -168,6 +202,7 @@ impl RedisStore {
             allowed_without: without.allowed,
             denied_without: without.denied,
             reconnects: link.reconnects,
+            clock_skew_ms: self.calls().skew_ms(),
             faults: without.faults,
         }
     }

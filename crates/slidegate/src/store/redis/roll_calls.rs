@@ -16,6 +16,7 @@ use slidegate_core::check::Terms;
 use slidegate_core::decision::Cost;
 use slidegate_core::instance::Era;
 use slidegate_core::instance::grants::PutBack;
+use slidegate_core::instance::share::{Place, share};
 use slidegate_core::limit::Limit;
 use slidegate_core::time::Millis;
 use smallvec::smallvec;
@@ -51,24 +52,26 @@ pub(super) struct Cap {
     of: Option<(usize, Millis)>,
 }
 
-/// What may be granted of checks that leave together, the earlier first. `instances`: who shares the limit.
-pub(super) fn caps(checks: &[Counted], era: Era, instances: u32, ledgers: &Ledgers) -> Vec<Cap> {
+/// What may be granted of checks that leave together, the earlier first. `place`: this instance's among those that share
+/// the limit, if it knows of any.
+pub(super) fn caps(checks: &[Counted], era: Era, place: Option<Place>, ledgers: &Ledgers) -> Vec<Cap> {
     let mut taken: Vec<(&Arc<[u8]>, u32)> = Vec::new();
     let mut caps = Vec::with_capacity(checks.len());
     for Counted { check, times } in checks {
         let mut cap = Cap { times: *times, of: None };
         let capped =
             |charge: &OwnedCharge| charge.exact && charge.cost > 0 && !check.probe && !charge.terms.shadow;
-        for (place, charge) in check.charges.iter().enumerate().filter(|(_, charge)| capped(charge)) {
+        for (index, charge) in check.charges.iter().enumerate().filter(|(_, charge)| capped(charge)) {
             let key = charge.key.shared_name();
-            let share = charge.limit.permits() / instances.max(1);
+            let permits = charge.limit.permits();
+            let share = place.map_or(permits, |place| share(permits, place));
             let Some(Room { permits, more_after }) = ledgers.room(key, &charge.limit, era, share) else {
                 continue;
             };
             let before: u32 = taken.iter().filter(|(other, _)| *other == key).map(|(_, units)| units).sum();
             let fit = permits.saturating_sub(before) / charge.cost;
             if fit < cap.times {
-                cap = Cap { times: fit, of: Some((place, more_after)) };
+                cap = Cap { times: fit, of: Some((index, more_after)) };
             }
         }
         for charge in check.charges.iter().filter(|charge| capped(charge)) {
@@ -288,7 +291,7 @@ mod tests {
         let era = Era { number: 1, began_us: time.now_us() + 1 };
         ledgers.enter(era);
         let times = |checks: &[Counted]| -> Vec<u32> {
-            caps(checks, era, 4, &ledgers).iter().map(|cap| cap.times).collect()
+            caps(checks, era, Some(Place::new(0, 4)), &ledgers).iter().map(|cap| cap.times).collect()
         };
         assert_eq!(times(&[counted("a", 1, 3)]), [0], "15 are held");
         assert_eq!(times(&[counted("b", 2, 30)]), [12], "no history of it: a fourth of 100");
@@ -310,7 +313,7 @@ mod tests {
         let era = Era { number: 1, began_us: 1 };
         ledgers.enter(era);
         let asked = counted("a", 1, 3);
-        let cap = caps(std::slice::from_ref(&asked), era, 1, &ledgers).remove(0);
+        let cap = caps(std::slice::from_ref(&asked), era, None, &ledgers).remove(0);
         let outcome = Outcome {
             limit: 100,
             used: 10,

@@ -21,14 +21,43 @@ fn the_newer_format_is_written_when_everybody_reads_it_and_not_before() {
 #[test]
 fn the_oldest_member_counts_and_one_that_can_t_be_read_is_old() {
     let read = |members: &[&str]| {
-        Instances::read(&members.iter().map(|member| member.as_bytes()).collect::<Vec<_>>())
+        Instances::read(&members.iter().map(|member| member.as_bytes()).collect::<Vec<_>>(), b"00 2 a 1")
     };
-    assert_eq!(read(&[]), Instances { count: 0, format: 0 });
-    assert_eq!(read(&["00 2 a 1", "01 3 b 2"]), Instances { count: 2, format: 2 });
-    assert_eq!(read(&["00 2 a 1", "of something else"]), Instances { count: 2, format: 1 });
-    assert_eq!(read(&["00 2 a 1", "00 256 a 1"]), Instances { count: 2, format: 1 });
+    assert_eq!(read(&[]), Instances { count: 0, format: 0, rank: 0 });
+    assert_eq!(read(&["00 2 a 1", "01 3 b 2"]), Instances { count: 2, format: 2, rank: 0 });
+    assert_eq!(read(&["00 2 a 1", "of something else"]), Instances { count: 2, format: 1, rank: 0 });
+    assert_eq!(read(&["00 2 a 1", "00 256 a 1"]), Instances { count: 2, format: 1, rank: 0 });
     let many = vec!["00 2 a 1"; 1000];
-    assert_eq!(read(&many), Instances { count: 1000, format: 1 }, "there may be more");
+    assert_eq!(read(&many), Instances { count: 1000, format: 1, rank: 0 }, "there may be more");
+}
+
+#[test]
+fn everybody_sees_the_instances_in_one_order() {
+    let members: [&[u8]; 3] = [b"0b 1 a 1", b"0a 1 b 2", b"0c 1 a 3"];
+    let ranks = members.map(|own| Instances::read(&members, own).rank);
+    assert_eq!(ranks, [1, 0, 2]);
+}
+
+#[test]
+fn the_highest_count_of_a_minute_is_remembered_and_no_longer() {
+    let mut counts = Counts::default();
+    let mut beat_s = 0;
+    let mut beats = |count: u32, times: u64| {
+        let told = (0..times).map(|_| {
+            beat_s += 1;
+            counts.add(beat_s * 1_000, count)
+        });
+        told.last()
+    };
+    assert_eq!(beats(3, 1), Some(3));
+    assert_eq!(beats(8, 1), Some(8));
+    assert_eq!(beats(7, 1), Some(8));
+    assert_eq!(beats(2, 59), Some(8));
+    assert_eq!(beats(2, 1), Some(7));
+    assert_eq!(beats(1, 1), Some(2));
+    // The store was away for an hour, and this instance is the first to be back.
+    assert_eq!(counts.add(3_600_000, 1), 2);
+    assert!(counts.heard.len() <= 3);
 }
 
 #[test]

@@ -109,6 +109,16 @@ impl Cluster {
         self.routing.table.load().is_whole()
     }
 
+    /// The node of a slot.
+    pub(super) fn node(&self, slot: u16) -> Option<Arc<Node>> {
+        self.routing.table.load().owner(slot).map(|(_, node)| node.clone())
+    }
+
+    /// All nodes.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.routing.table.load().nodes.iter().map(|(_, node)| node.clone()).collect()
+    }
+
     pub(super) fn master(&self, slot: u16) -> Option<Master> {
         self.routing.table.load().owner(slot)?.1.master()
     }
@@ -127,6 +137,7 @@ impl Cluster {
             return Err(Refusal::unavailable(self.routing.nobody()));
         };
         let mut asking = false;
+        node.serves(slot);
         for hop in 0.. {
             let refusal = match node.call(command, asking, counting, deadline).await {
                 Ok(reply) => return Ok(reply),
@@ -240,7 +251,7 @@ impl Routing {
                 continue;
             }
             let deadline = Instant::now() + TABLE_WAIT;
-            if let Ok(reply) = node.question(&question(), deadline).await
+            if let Ok(reply) = node.question(&question(), false, deadline).await
                 && let Some(ranges) = self.read_table(&reply, address)
             {
                 return Some(ranges);

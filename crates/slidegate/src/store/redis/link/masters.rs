@@ -67,7 +67,12 @@ impl OwnTime {
 
     /// Rounded down.
     pub(crate) fn now_us(self) -> u64 {
-        u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX)
+        self.at_us(Instant::now())
+    }
+
+    /// The same of another instant.
+    pub(crate) fn at_us(self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.0).as_micros()).unwrap_or(u64::MAX)
     }
 }
 
@@ -136,6 +141,11 @@ impl Masters {
         let _ = self.listener.set(Box::new(listener));
     }
 
+    /// The number of an era that begins: of a roll call, or of a time without the store.
+    pub(crate) fn new_era(&self) -> u32 {
+        self.eras.fetch_add(1, Relaxed).wrapping_add(1).max(1)
+    }
+
     /// Takes note that this instance was granted something.
     pub(crate) fn granted(&self) {
         if !self.in_use.load(Relaxed) {
@@ -164,13 +174,12 @@ impl Masters {
     }
 
     /// The instance comes back from deciding by itself: others may have done so too, and must put it back.
-    #[expect(dead_code, reason = "for local shares")]
     pub(crate) fn comes_back(&self, master: Master) {
         self.begin(&mut self.state.lock(), master);
     }
 
     fn begin(&self, state: &mut State, master: Master) {
-        let number = self.eras.fetch_add(1, Relaxed) + 1;
+        let number = self.new_era();
         let era = Era { number, began_us: self.time.now_us() };
         if let Some(listener) = self.listener.get() {
             listener(era);

@@ -31,14 +31,19 @@
 //! | a release before 6.2 | `Unavailable(TooOld)` | tried again: it may be upgraded |
 //! | any other error | `Lost(Protocol)` | kept |
 //!
+//! How a node does is the step of its ladder ([`condition`]), which its calls move, and probes ([`probe`]) while it is
+//! not as it should be. Calls are made whatever the step: whoever makes them asks for it first.
+//!
 //! Nothing but NOSCRIPT, MOVED, ASK and TRYAGAIN is tried again here; each of them means that nothing was done.
 
 mod cluster;
+mod condition;
 mod figures;
 mod masters;
 mod node;
 mod open;
 mod pause;
+mod probe;
 mod refusal;
 mod sentinel;
 mod slots;
@@ -58,12 +63,14 @@ use self::cluster::Cluster;
 use self::figures::Figures;
 use self::node::{Counting, Node, Surroundings, Target};
 use self::open::Connector;
+use self::probe::Probing;
 use self::refusal::Refusal;
 use self::sentinel::Sentinels;
-use super::config::{RedisConfig, RedisConfigError};
+use super::config::{OnSlowStore, RedisConfig, RedisConfigError};
 use super::url::Topology;
 use crate::error::{Fault, StoreError};
 
+pub(crate) use self::condition::{ConditionFigures, Conditions, Standing};
 pub(crate) use self::figures::LinkFigures;
 pub(crate) use self::masters::{Master, Masters, OwnTime, Told};
 pub(crate) use self::pause::jittered;
@@ -81,6 +88,7 @@ pub(crate) struct Script {
 /// Connections to everything that a store's URL names. Dropping it ends its tasks and connections.
 pub(crate) struct Link {
     figures: Arc<Figures>,
+    conditions: Arc<Conditions>,
     masters: Arc<Masters>,
     route: Route,
 }
@@ -104,6 +112,9 @@ impl Link {
         }
         let figures = Arc::new(Figures::new());
         let masters = Masters::new(OwnTime::begin());
+        let slow_is_away = config.slow_answer() == OnSlowStore::Local;
+        let conditions =
+            Arc::new(Conditions::new(*config.ladder_thresholds(), slow_is_away, masters.clone()));
         let patience = patience(config);
         let tls = config.authenticated()?;
         let connector = Arc::new(Connector::new(tls.clone(), config.login()?, config.database(), patience));
@@ -114,6 +125,11 @@ impl Link {
             trouble: Arc::new(Notify::new()),
             silence_max: silence_max(config),
             is_cluster: matches!(config.topology(), Topology::Cluster(_)),
+            conditions: conditions.clone(),
+            probing: Probing {
+                prefix: config.key_prefix().to_owned(),
+                timeout: config.check_timeout().into(),
+            },
         };
         let route = match config.topology() {
             Topology::Single(address) => {
@@ -127,7 +143,7 @@ impl Link {
             }
             Topology::Cluster(seeds) => Route::Cluster(Cluster::start(around, seeds)),
         };
-        Ok(Self { figures, masters, route })
+        Ok(Self { figures, conditions, masters, route })
     }
 
     /// Whether keys of different slots need calls of their own.
@@ -215,6 +231,51 @@ impl Link {
             Route::Cluster(cluster) => cluster.is_connected(),
         };
         self.figures.read(connected)
+    }
+
+    /// How all nodes do together.
+    pub(crate) const fn conditions(&self) -> &Arc<Conditions> {
+        &self.conditions
+    }
+
+    /// How the node does that calls for this slot go to; `None` if nobody serves it.
+    pub(crate) fn standing(&self, slot: u16) -> Option<Standing> {
+        match &self.route {
+            Route::One { node, .. } => Some(node.standing()),
+            Route::Cluster(cluster) => cluster.node(slot).map(|node| node.standing()),
+        }
+    }
+
+    /// Every node by its name, and how it did.
+    pub(crate) fn condition_figures(&self) -> Vec<(String, ConditionFigures)> {
+        match &self.route {
+            Route::One { node, .. } => vec![node.condition_figures()],
+            Route::Cluster(cluster) => cluster.nodes().iter().map(|node| node.condition_figures()).collect(),
+        }
+    }
+
+    /// Checks were decided without the store, for another reason than how its nodes do, and will be decided with it
+    /// again.
+    pub(crate) fn comes_back(&self) {
+        match &self.route {
+            Route::One { node, .. } => node.comes_back(),
+            Route::Cluster(cluster) => cluster.nodes().iter().for_each(|node| node.comes_back()),
+        }
+    }
+
+    /// Asks every node that there is a connection to, one after another.
+    pub(crate) async fn ask_all(&self, command: &Cmd, patience: Duration) -> Vec<Value> {
+        let ask = async |node: &Node| node.question(command, false, Instant::now() + patience).await.ok();
+        match &self.route {
+            Route::One { node, .. } => ask(node).await.into_iter().collect(),
+            Route::Cluster(cluster) => {
+                let mut answers = Vec::new();
+                for node in cluster.nodes() {
+                    answers.extend(ask(&node).await);
+                }
+                answers
+            }
+        }
     }
 
     /// Where calls go now; `None` without a connection, and of a cluster.

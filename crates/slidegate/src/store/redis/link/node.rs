@@ -5,10 +5,11 @@
 //! * It is left when it breaks, when the server says that it is no master any more, when nothing has come back
 //!   for a while although calls were sent, when the watchdog's question is not answered, and when Sentinel names
 //!   another master. Calls that are under way on it keep it until their deadline.
-//! * Dropping the node ends the task.
+//! * Every call and every probe moves the node's ladder ([`Condition`]).
+//! * Dropping the node ends its tasks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -18,10 +19,12 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
-use super::figures::{Figures, place};
+use super::condition::{Condition, ConditionFigures, Conditions, Standing, number};
+use super::figures::Figures;
 use super::masters::{Master, Masters};
 use super::open::{self, NotOpened, Opened, SharedConnector, Transport};
-use super::pause::Pause;
+use super::pause::{Pause, jittered};
+use super::probe::{PROBE_EVERY, Probing};
 use super::refusal::{self, Refusal};
 use super::startup;
 use super::task::OwnedTask;
@@ -46,6 +49,14 @@ pub(super) enum Target {
 }
 
 impl Target {
+    /// What the node is called in logs and metrics, whoever is behind it.
+    fn name(&self) -> String {
+        match self {
+            Self::Fixed(address) => address.to_string(),
+            Self::Named(_) => "master".to_owned(),
+        }
+    }
+
     /// Waits until there is an address.
     async fn address(&mut self) -> Address {
         match self {
@@ -89,6 +100,7 @@ pub(super) struct Node {
     shared: Arc<Shared>,
     used: AtomicBool,
     _supervisor: OwnedTask,
+    _prober: OwnedTask,
 }
 
 /// What all nodes of a link share.
@@ -103,6 +115,9 @@ pub(super) struct Surroundings {
     pub(super) silence_max: Duration,
     /// Whether the nodes are those of a cluster.
     pub(super) is_cluster: bool,
+    /// What is known of how all of them do.
+    pub(super) conditions: Arc<Conditions>,
+    pub(super) probing: Probing,
 }
 
 /// What calls and the supervisor share.
@@ -116,6 +131,9 @@ struct Shared {
     /// A connection was published, or could not be opened.
     tried: Notify,
     has_tried: AtomicBool,
+    condition: Condition,
+    /// A slot that it serves, for probes: the last one that a call was made for.
+    slot: AtomicU16,
 }
 
 /// A connection in use.
@@ -175,8 +193,17 @@ impl Drop for Place<'_> {
 impl Node {
     /// Starts to supervise.
     pub(super) fn start(around: Surroundings, target: Target) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
+            condition: Condition::new(around.conditions.clone(), target.name(), {
+                let shared = shared.clone();
+                move || {
+                    if let Some(shared) = shared.upgrade() {
+                        shared.comes_back();
+                    }
+                }
+            }),
             around,
+            slot: AtomicU16::new(0),
             live: ArcSwapOption::empty(),
             why: AtomicU8::new(0),
             left: Notify::new(),
@@ -185,16 +212,39 @@ impl Node {
         });
         shared.because(Fault::Disconnected);
         let supervisor = OwnedTask::spawn(supervise(shared.clone(), target));
-        Self { shared, used: AtomicBool::new(true), _supervisor: supervisor }
+        let prober = OwnedTask::spawn(probe(shared.clone()));
+        Self { shared, used: AtomicBool::new(true), _supervisor: supervisor, _prober: prober }
     }
 
     pub(super) fn is_connected(&self) -> bool {
         self.shared.live.load().is_some()
     }
 
+    /// How it does.
+    pub(super) fn standing(&self) -> Standing {
+        self.shared.condition.standing()
+    }
+
+    /// Its name, and how it did.
+    pub(super) fn condition_figures(&self) -> (String, ConditionFigures) {
+        self.shared.condition.figures()
+    }
+
+    /// Calls for this slot go to it.
+    pub(super) fn serves(&self, slot: u16) {
+        if self.shared.slot.load(Relaxed) != slot {
+            self.shared.slot.store(slot, Relaxed);
+        }
+    }
+
     /// Who answers, if there is a connection.
     pub(super) fn master(&self) -> Option<Master> {
         self.shared.live.load().as_ref().map(|live| live.master)
+    }
+
+    /// Checks were decided without it, and will be decided with it again.
+    pub(super) fn comes_back(&self) {
+        self.shared.comes_back();
     }
 
     /// Where the connection goes to, if there is one.
@@ -231,10 +281,11 @@ impl Node {
         deadline: Instant,
     ) -> Result<Value, Refusal> {
         if counting == Counting::Aside {
-            return self.exchange(command, asking, deadline, || {}).await;
+            return self.question(command, asking, deadline).await;
         }
-        let figures = &self.shared.around.figures;
-        let outcome = self.exchange(command, asking, deadline, || figures.sent(command)).await;
+        let (figures, begun) = (&self.shared.around.figures, Instant::now());
+        let outcome = self.shared.exchange(command, asking, deadline, || figures.sent(command)).await;
+        self.shared.condition.call_ended(&outcome, begun.elapsed());
         if let Ok(reply) = &outcome {
             figures.received(reply);
         }
@@ -242,10 +293,17 @@ impl Node {
     }
 
     /// As [`call`](Self::call), for the link's own questions, which are not counted.
-    pub(super) async fn question(&self, command: &Cmd, deadline: Instant) -> Result<Value, Refusal> {
-        self.exchange(command, false, deadline, || {}).await
+    pub(super) async fn question(
+        &self,
+        command: &Cmd,
+        asking: bool,
+        deadline: Instant,
+    ) -> Result<Value, Refusal> {
+        self.shared.exchange(command, asking, deadline, || {}).await
     }
+}
 
+impl Shared {
     async fn exchange(
         &self,
         command: &Cmd,
@@ -253,8 +311,8 @@ impl Node {
         deadline: Instant,
         sent: impl FnOnce(),
     ) -> Result<Value, Refusal> {
-        let Some(live) = self.shared.live.load_full() else {
-            return Err(Refusal::unavailable(self.shared.why()));
+        let Some(live) = self.live.load_full() else {
+            return Err(Refusal::unavailable(self.why()));
         };
         let now = Instant::now();
         if now >= deadline {
@@ -274,7 +332,7 @@ impl Node {
             }
         };
         let outcome = timeout_at(deadline, exchange).await;
-        self.shared.judge(&live, outcome.ok())
+        self.judge(&live, outcome.ok())
     }
 }
 
@@ -287,13 +345,18 @@ async fn ask(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<Va
 }
 
 impl Shared {
+    fn comes_back(&self) {
+        if let Some(live) = &*self.live.load() {
+            self.around.masters.comes_back(live.master);
+        }
+    }
+
     fn why(&self) -> Fault {
         Fault::ALL[usize::from(self.why.load(Relaxed))]
     }
 
     fn because(&self, fault: Fault) {
-        let place = place(fault).and_then(|place| u8::try_from(place).ok());
-        self.why.store(place.unwrap_or(0), Relaxed);
+        self.why.store(number(fault), Relaxed);
     }
 
     /// What came of a call; `None`: nothing by its deadline.
@@ -344,6 +407,7 @@ impl Shared {
         if opened.hello.is_cluster && !self.around.is_cluster {
             warn!(node = %address, "this is a node of a cluster: write redis-cluster:// in the store URL");
         }
+        self.condition.connected(&address.to_string(), opened.hello.round_trip);
         let Transport { connection, driver, broken } = opened.transport;
         let live = Arc::new(Live {
             address,
@@ -431,6 +495,21 @@ async fn watch_over(
             Fault::ReadOnly
         }
         fault = question(shared, live) => fault,
+    }
+}
+
+/// Sends probes while the node is not as it should be.
+async fn probe(shared: Arc<Shared>) {
+    loop {
+        shared.condition.troubled.notified().await;
+        let slot = shared.around.is_cluster.then(|| shared.slot.load(Relaxed));
+        let command = shared.around.probing.command(slot);
+        while !shared.condition.is_normal() {
+            sleep(jittered(PROBE_EVERY)).await;
+            let begun = Instant::now();
+            let outcome = shared.exchange(&command, false, shared.around.probing.deadline(), || {}).await;
+            shared.condition.probe_ended(&outcome, begun.elapsed());
+        }
     }
 }
 

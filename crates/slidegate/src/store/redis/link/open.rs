@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tracing::debug;
 
@@ -72,6 +72,8 @@ pub(super) struct Opened {
 pub(super) struct Hello {
     pub(super) is_master: bool,
     pub(super) is_cluster: bool,
+    /// How long it took to answer a `PING`.
+    pub(super) round_trip: Duration,
 }
 
 /// Why a connection was not opened.
@@ -245,8 +247,9 @@ async fn greet(connection: &mut MultiplexedConnection, connector: &Connector) ->
         ask(connection, "SELECT", &select).await?;
     }
     let who = read_hello(&ask(connection, "HELLO", &hello()).await?)?;
+    let asked = Instant::now();
     ask(connection, "PING", &::redis::cmd("PING")).await?;
-    Ok(who)
+    Ok(Hello { round_trip: asked.elapsed(), ..who })
 }
 
 /// Which master answers. One that may not say it (ACL) is another each time.
@@ -309,7 +312,8 @@ fn read_hello(reply: &Value) -> Result<Hello, NotOpened> {
         return Err(NotOpened::new(Fault::TooOld, format!("its version is {}.{}", version.0, version.1)));
     }
     let is_master = field(reply, "role").is_none_or(|role| role == "master");
-    Ok(Hello { is_master, is_cluster: field(reply, "mode") == Some("cluster") })
+    let is_cluster = field(reply, "mode") == Some("cluster");
+    Ok(Hello { is_master, is_cluster, round_trip: Duration::ZERO })
 }
 
 /// A field of a reply that lists names and values in turn (RESP2) or is a map (RESP3).

@@ -1,0 +1,52 @@
+//! What this instance needs to know to decide without the store: whether its nodes can be asked, which of how many
+//! instances it is, and what it was granted.
+//!
+//! A node is not to be asked while its ladder says that it is failing; while it is slow, if that was chosen; and none is
+//! while this machine's clock decides and is wrong.
+
+use slidegate_core::instance::Era;
+use slidegate_core::instance::ladder::Step;
+use slidegate_core::instance::share::Place;
+use slidegate_core::limit::Limit;
+
+use super::calls::Calls;
+use crate::error::Fault;
+use crate::pipeline::batch::{Batch, CounterKey, OwnedCheck};
+use crate::pipeline::nodes::{Away, History, Nodes};
+use crate::store::Check;
+
+impl Nodes for Calls {
+    fn are_troubled(&self) -> bool {
+        self.link().conditions().are_troubled() || self.skew().is_too_much()
+    }
+
+    fn away(&self, lane: u16) -> Option<Away> {
+        if let Some(era) = self.skew().too_much_since() {
+            return Some(Away { era, fault: Some(Fault::ClockSkew) });
+        }
+        let standing = self.link().standing(lane)?;
+        let fault = (standing.step == Step::Failing).then_some(standing.fault);
+        standing.away.map(|era| Away { era, fault })
+    }
+
+    fn own(&self, check: &Check<'_>) -> OwnedCheck {
+        Batch::own(self, check)
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.heartbeat().place(self.configured_instances())
+    }
+
+    fn history(&self, key: &CounterKey, limit: &Limit, era: Option<Era>, known: u64) -> History {
+        self.ledgers().history(key.shared_name(), limit, era, known)
+    }
+
+    fn granted(&self, key: &CounterKey, limit: &Limit, era: Option<Era>, units: u32) -> u64 {
+        self.link().masters().granted();
+        self.ledgers().grant_locally(key.shared_name(), limit, era, units)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.link().masters().time().now_us()
+    }
+}
