@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use slidegate_core::algorithm::{EPOCH_STRIDE, Receipt, State};
 use slidegate_core::algorithm::tick_log::layout::Image;
+use slidegate_core::algorithm::{EPOCH_STRIDE, Receipt, State};
 use slidegate_core::check::{Charge, Terms, decide};
 use slidegate_core::instance::grants::PutBack;
 use slidegate_core::ledger::{self, Verdict};
@@ -41,9 +41,14 @@ pub(crate) struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// One for each party: how often it was granted, and what names the permits.
-    Decided { granted: Vec<(u32, Option<Receipt>)>, reset_epoch: u64 },
+    Decided {
+        granted: Vec<(u32, Option<Receipt>)>,
+        reset_epoch: u64,
+    },
     Stale,
-    Behind { stored: u64 },
+    Behind {
+        stored: u64,
+    },
 }
 
 /// In a line of a trace.
@@ -124,6 +129,21 @@ fn charge(image: &mut Image, now: Now, limit: &Limit, party: Party, lease: Milli
         image.adopt(log);
     }
     (granted, receipt)
+}
+
+/// Puts back and asks for nothing else. Returns the last call that the key knows of, unless something was put back.
+pub(crate) fn put_back(
+    image: &mut Image,
+    now: Now,
+    limit: &Limit,
+    call: &ledger::Call,
+    back: &PutBack,
+) -> Option<u64> {
+    image.settle(now, limit);
+    match ledger::put_back(image, now, limit, call, back, true) {
+        Verdict::Decide => None,
+        Verdict::Stale { stored } | Verdict::Behind { stored } => Some(stored),
+    }
 }
 
 /// Gives permits back; returns how many. The limit is that of the receipt, and the counter may be under another one by

@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 
+use slidegate_core::instance::Era;
+use slidegate_core::instance::grants::Grants;
 use slidegate_core::instance::ladder::{Ladder, Thresholds};
 use slidegate_core::instance::purse::Purse;
 use slidegate_core::instance::roll_call::RollCall;
 use slidegate_core::instance::share::Place;
-use slidegate_core::instance::Era;
-use slidegate_core::instance::grants::Grants;
 use slidegate_core::ledger;
 use slidegate_core::limit::Limit;
 use slidegate_core::time::Millis;
@@ -87,8 +87,6 @@ pub(crate) struct Side {
     pub(crate) grants: Grants,
     pub(crate) ack: u64,
     pub(crate) reset_epoch: u64,
-    /// The history in which this key was compared last.
-    pub(crate) synced: u64,
     /// Permits granted in all: what totals are made of.
     pub(crate) total: u64,
     /// What is leased and not spent, and what names it.
@@ -111,7 +109,6 @@ impl Side {
             grants: Grants::new(),
             ack: 0,
             reset_epoch: 0,
-            synced: 0,
             total: 0,
             purse: Purse::default(),
             leased: None,
@@ -149,6 +146,19 @@ pub(crate) struct Standing {
     pub(crate) strange: Vec<bool>,
     /// The largest share of each key that was used.
     pub(crate) shares: Vec<u32>,
+    /// The keys that are yet to be compared with the master; `None`: that has not begun.
+    pub(crate) pending: Option<Vec<Pending>>,
+    /// Everything has been put back.
+    pub(crate) in_sync: bool,
+}
+
+/// A key that is being compared, and the call that asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) key: usize,
+    pub(crate) number: u64,
+    /// On true time.
+    pub(crate) sent_us: u64,
 }
 
 /// What is known of the node, and of who else asks it.
@@ -178,6 +188,8 @@ pub(crate) struct Instance {
     pub(crate) counts: VecDeque<(u64, u32)>,
     /// How many beats were planned.
     pub(crate) beats: u32,
+    /// Until when it beats often: others may be waiting for it yet.
+    pub(crate) urgent_until_us: u64,
     /// A probe is not answered yet.
     pub(crate) probing: bool,
 }
@@ -205,6 +217,7 @@ impl Instance {
             heard: Vec::new(),
             counts: VecDeque::new(),
             beats: 0,
+            urgent_until_us: 0,
             probing: false,
         }
     }
@@ -241,10 +254,9 @@ impl Instance {
         Some(Place::new(u32::try_from(rank).unwrap_or(u32::MAX), of))
     }
 
-    /// Whether all that it was granted lately has been compared with what the master of this history knows.
-    pub(crate) fn in_sync(&mut self, replid: u64, now_us: u64) -> bool {
-        self.sides
-            .iter_mut()
-            .all(|side| side.synced == replid || side.grants.held(now_us, side.limit.window()) == 0)
+    /// The history that it says it is in sync with, in its beats.
+    pub(crate) fn in_sync(&self) -> Option<u64> {
+        let out = self.roll_call.as_ref().is_some_and(|roll_call| !roll_call.in_sync);
+        self.connection.filter(|_| !out).map(|connection| connection.replid)
     }
 }

@@ -21,7 +21,9 @@ struct Args {
 fn main() -> ExitCode {
     match parse() {
         Some(Args { seed: Some(seed), broken, .. }) => replay(seed, broken),
-        Some(Args { seeds, from, broken, .. }) => many(from.unwrap_or_else(|| fastrand::u64(..1 << 48)), seeds, broken),
+        Some(Args { seeds, from, broken, .. }) => {
+            many(from.unwrap_or_else(|| fastrand::u64(..1 << 48)), seeds, broken)
+        }
         None => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

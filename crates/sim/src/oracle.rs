@@ -202,9 +202,10 @@ impl Watch {
 
     fn excused(&self, at_us: u64, window_us: u64) -> u64 {
         let from_us = (at_us + 1).saturating_sub(window_us);
-        let touched = self.allowances.iter().filter(|allowance| {
-            allowance.from_us <= at_us && allowance.to_us >= from_us
-        });
+        let touched = self
+            .allowances
+            .iter()
+            .filter(|allowance| allowance.from_us <= at_us && allowance.to_us >= from_us);
         touched.map(|allowance| u64::from(allowance.units)).sum()
     }
 

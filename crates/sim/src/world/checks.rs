@@ -56,17 +56,9 @@ impl World {
             self.failed(who, key, &aboard);
             return;
         };
+        // Who may not be granted anything is asked for nevertheless: so the key is put back to.
         let asked = self.within_cap(who, key, &aboard);
-        if asked.iter().all(|party| party.times == 0) {
-            return;
-        }
         self.fly(who, key, connection, aboard, asked, Millis::ZERO);
-    }
-
-    /// Compares what is known of a key with the master, and asks for nothing.
-    pub(super) fn compare(&mut self, who: usize, key: usize, connection: Connection) {
-        self.within_cap(who, key, &[]);
-        self.fly(who, key, connection, Vec::new(), Vec::new(), Millis::ZERO);
     }
 
     /// What may be asked for: in a roll call, no more than brings the instance to what it held when it began.
@@ -89,11 +81,13 @@ impl World {
         let era = roll_call.era;
         let side = &mut instance.sides[key];
         let (window, permits) = (side.limit.window(), side.limit.permits());
-        let share = place.map_or(0, |place| slidegate_core::instance::share::share(permits, place));
+        // As long as nobody was heard of.
+        let share = place.map_or(permits, |place| slidegate_core::instance::share::share(permits, place));
         roll_call.shares[key] = roll_call.shares[key].max(share);
         let held_then = side.grants.held_when(era, window);
         let cap = standing::roll_call_cap(era, now_us, window, share, held_then)?;
-        Some(standing::room(cap, side.grants.held(now_us, window)))
+        let room = standing::room(cap, side.grants.held(now_us, window));
+        (self.broken != Broken::NoRollCall).then_some(room)
     }
 
     pub(super) fn fly(
@@ -129,12 +123,14 @@ impl World {
         let (identity, seq, life) = (instance.identity, instance.take_seq(), instance.life);
         let side = &mut instance.sides[key];
         let line = exact.then(|| side.line(identity, seq, now_us));
-        let line = line.map(|line| if totals { slidegate_core::ledger::Call { ack: side.total, ..line } } else { line });
+        let line = line
+            .map(|line| if totals { slidegate_core::ledger::Call { ack: side.total, ..line } } else { line });
         let limit = side.limit;
         let Some(flight) = &mut side.flight else { return };
         flight.seq = seq;
         let (connection, ends_us) = (flight.connection, flight.ends_us);
-        let ask = Ask { limit, identity, seq, line, put_back, lease: flight.lease, parties: flight.asked.clone() };
+        let ask =
+            Ask { limit, identity, seq, line, put_back, lease: flight.lease, parties: flight.asked.clone() };
         let number = self.send(who, connection, Body::Check { key, ask });
         if let Some(flight) = &mut self.instances[who].sides[key].flight {
             flight.number = number;
@@ -158,7 +154,6 @@ impl World {
                 self.accept(who, key, &flight, &answer, granted, *reset_epoch);
                 let instance = &mut self.instances[who];
                 instance.known_replid = answer.connection.replid;
-                instance.sides[key].synced = answer.connection.replid;
                 self.depart(who, key);
             }
             Told::Stale | Told::Behind { .. } if flight.attempts < ATTEMPTS_MAX => {

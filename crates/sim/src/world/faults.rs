@@ -13,16 +13,33 @@ use crate::store::ServerId;
 pub(crate) enum Happening {
     Begins(Fault),
     /// Sentinels, or whoever it is, choose a replica.
-    Promotes { old: ServerId, demote: bool },
+    Promotes {
+        old: ServerId,
+        demote: bool,
+    },
     /// A server that was killed follows the master.
-    ComesBack { server: ServerId },
-    ComesBackEmpty { server: ServerId },
+    ComesBack {
+        server: ServerId,
+    },
+    ComesBackEmpty {
+        server: ServerId,
+    },
     /// An instance hears that the master is another one.
-    IsTold { who: usize, old: ServerId },
+    IsTold {
+        who: usize,
+        old: ServerId,
+    },
     /// An old master hears it.
-    IsDemoted { old: ServerId },
-    Limit { who: usize, key: usize },
-    Starts { who: usize },
+    IsDemoted {
+        old: ServerId,
+    },
+    Limit {
+        who: usize,
+        key: usize,
+    },
+    Starts {
+        who: usize,
+    },
 }
 
 impl World {
@@ -34,6 +51,7 @@ impl World {
             Happening::ComesBack { server } => self.come_back(server),
             Happening::ComesBackEmpty { server } => {
                 self.forget_beats();
+                self.unsettled_us = Some(self.now_us);
                 self.store.come_back_empty(server, self.now_us);
             }
             Happening::IsTold { who, old } => {
@@ -100,7 +118,15 @@ impl World {
             }
             Fault::Reset { key } => self.reset(key),
             Fault::Limit { key, limit, within_us } => self.change_limit(key, limit, within_us),
-            Fault::Die { who, started_after_us } | Fault::Stop { who, started_after_us } => {
+            Fault::Die { who, started_after_us } => {
+                self.end_instance(who);
+                self.later(started_after_us, Happening::Starts { who });
+            }
+            Fault::Stop { who, started_after_us } => {
+                for key in 0..self.scene.limits.len() {
+                    self.give_rest_back(who, key);
+                }
+                self.beats.remove(&self.instances[who].identity);
                 self.end_instance(who);
                 self.later(started_after_us, Happening::Starts { who });
             }
@@ -132,7 +158,9 @@ impl World {
             return;
         }
         let able: Vec<ServerId> = (0..self.scene.servers)
-            .filter(|server| (*server != old || !self.store.servers[old].writable) && self.store.servers[*server].alive)
+            .filter(|server| {
+                (*server != old || !self.store.servers[old].writable) && self.store.servers[*server].alive
+            })
             .collect();
         let Some(place) = self.rng.choice(able.iter().copied()) else {
             // Nobody is left: the first that comes back, with what it had when it was killed.
@@ -141,6 +169,7 @@ impl World {
         };
         let (before, after) = (self.store.servers[old].ahead_us, self.store.servers[place].ahead_us);
         let lost = self.store.promote(place, self.now_us, demote);
+        self.unsettled_us = Some(self.now_us);
         self.figures.writes_lost += u64::try_from(lost).unwrap_or_default();
         self.tell(|_| format!("server {place} is the master, and lacks {lost} writes"));
         if after > before {

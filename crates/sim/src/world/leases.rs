@@ -79,11 +79,6 @@ impl World {
         // Who leaves nothing behind: those who wait stay in line, and are told when the call lands.
         let all = Waiting { party: Party { cost: COST, times }, gone: 0, since_us: now_us };
         let asked = self.within_cap(who, key, &[all]);
-        if asked[0].times == 0 {
-            self.instances[who].sides[key].lessees.clear();
-            self.instances[who].sides[key].leasing = false;
-            return false;
-        }
         self.fly(who, key, connection, Vec::new(), asked, length);
         true
     }

@@ -82,6 +82,8 @@ pub(crate) struct World {
     pub(crate) beats: BTreeMap<u64, Beaten>,
     /// Until when each instance and the store don't hear each other.
     pub(crate) cut_until_us: Vec<u64>,
+    /// When writes were lost last, or something granted that the store does not know of.
+    pub(crate) unsettled_us: Option<u64>,
     pub(crate) calls: u64,
     pub(crate) next_identity: u64,
     pub(crate) trace: Option<Vec<String>>,
@@ -164,6 +166,7 @@ impl World {
             watches: scene.limits.iter().map(|limit| Watch::new(*limit, 2 * drift_ppm)).collect(),
             beats: BTreeMap::new(),
             cut_until_us: vec![0; scene.instances],
+            unsettled_us: None,
             calls: 0,
             next_identity: 1,
             trace: tell.then(Vec::new),
@@ -247,7 +250,8 @@ impl World {
         // Of a single permit much time passes before somebody asks.
         let load = if quiet { 300 + 2_000 / u64::from(limit.permits()) } else { self.scene.load };
         let among = u64::try_from(self.scene.instances).unwrap_or(1);
-        let burst = if self.rng.u8(0..8) == 0 { self.rng.u32(1..=limit.permits().div_ceil(3).max(1)) } else { 1 };
+        let burst =
+            if self.rng.u8(0..8) == 0 { self.rng.u32(1..=limit.permits().div_ceil(3).max(1)) } else { 1 };
         // Uneven: the first instance asks for most.
         let weight = if who == 0 { 3 } else { 1 };
         let rate = u64::from(limit.permits()) * load * weight;

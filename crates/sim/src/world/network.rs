@@ -4,6 +4,8 @@
 //! instance and the store send while they are cut off is lost, or arrives when they hear each other again.
 
 use slidegate_core::algorithm::Receipt;
+use slidegate_core::instance::grants::PutBack;
+use slidegate_core::ledger;
 use slidegate_core::limit::Limit;
 use slidegate_core::time::{Millis, Now};
 
@@ -19,9 +21,25 @@ pub(crate) const LIFE: Millis = Millis(5_000);
 /// What an instance sends.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    Check { key: usize, ask: Ask },
-    Refund { key: usize, limit: Limit, receipt: Receipt },
-    Beat { in_sync: Option<u64> },
+    Check {
+        key: usize,
+        ask: Ask,
+    },
+    /// Nothing but to put back, beside the checks.
+    PutBack {
+        key: usize,
+        limit: Limit,
+        call: ledger::Call,
+        back: PutBack,
+    },
+    Refund {
+        key: usize,
+        limit: Limit,
+        receipt: Receipt,
+    },
+    Beat {
+        in_sync: Option<u64>,
+    },
     Probe,
 }
 
@@ -39,8 +57,19 @@ pub(crate) struct Message {
 /// What a server says.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    Check { key: usize, told: Told },
-    Beat { now_ms: u64, beats: Vec<(u64, Beaten)> },
+    Check {
+        key: usize,
+        told: Told,
+    },
+    /// The last call that the key knows of; `None`: it was told.
+    PutBack {
+        key: usize,
+        known: Option<u64>,
+    },
+    Beat {
+        now_ms: u64,
+        beats: Vec<(u64, Beaten)>,
+    },
     Pong,
     /// It is no master, or no longer there.
     Refused,
@@ -111,8 +140,7 @@ impl World {
         if self.lives[server] != connection.life || !alive {
             // The machine says that there is no such connection; or there is no machine.
             if alive || number % 2 == 0 {
-                let answer =
-                    self.answer_to(who, life, number, connection, sent_us, Reply::Refused);
+                let answer = self.answer_to(who, life, number, connection, sent_us, Reply::Refused);
                 self.reply(answer);
             }
             return;
@@ -121,10 +149,16 @@ impl World {
             Body::Probe => Some(Reply::Pong),
             _ if !self.store.servers[server].writable => Some(Reply::Refused),
             Body::Check { key, ask } => Some(self.execute_check(server, who, key, number, &ask)),
-            Body::Refund { key, limit, receipt } => {
-                let given = self.on_value(server, key, &limit, |image, now| {
-                    decide::settle(image, now, &limit, &receipt)
+            Body::PutBack { key, limit, call, back } => {
+                let known = self.on_value(server, key, &limit, |image, now| {
+                    decide::put_back(image, now, &limit, &call, &back)
                 });
+                self.tell(|_| format!("server {server}: {who} puts back to key {key} {back:?} => {known:?}"));
+                Some(Reply::PutBack { key, known })
+            }
+            Body::Refund { key, limit, receipt } => {
+                let given = self
+                    .on_value(server, key, &limit, |image, now| decide::settle(image, now, &limit, &receipt));
                 self.tell(|_| format!("server {server}: {who} gives {given} of key {key} back"));
                 None
             }
@@ -216,6 +250,7 @@ impl World {
             Reply::Refused => self.disconnected(who, answer.connection),
             Reply::Pong => self.probe_answered(who, &answer),
             Reply::Beat { now_ms, ref beats } => self.beat_answered(who, now_ms, beats),
+            Reply::PutBack { key, known } => self.compared(who, key, answer.number, known),
             Reply::Check { key, .. } => self.answered(key, answer),
         }
     }

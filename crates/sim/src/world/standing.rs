@@ -3,15 +3,17 @@
 //! Mirrors `pipeline/resilient` (the ladder, probes, decisions of this instance alone), `heartbeat.rs` (beats, places)
 //! and the link's part in roll calls: when one begins, how ledgers are brought in sync, when it is over.
 
+use slidegate_core::instance::grants::PutBack;
 use slidegate_core::instance::ladder::{Step, Transition};
 use slidegate_core::instance::roll_call::{Beat, RollCall};
 use slidegate_core::instance::{share, standing};
+use slidegate_core::ledger;
 
 use super::network::{Body, LIFE, Receipted};
 use super::{Beaten, Event, World};
 use crate::broken::Broken;
 use crate::decide::Party;
-use crate::instance::{Connection, Instance, Local, Standing};
+use crate::instance::{Connection, Instance, Local, Pending, Standing};
 use crate::oracle::{Allowance, Rule};
 use crate::scene::OnFailure;
 
@@ -22,8 +24,15 @@ const BEAT_IN_ROLL_CALL_US: u64 = 100_000;
 /// Between two probes.
 const PROBE_US: u64 = 50_000;
 
-/// Between two looks at what is not in sync yet.
+/// For how long after a roll call an instance still beats often.
+const URGENT_AFTER_US: u64 = 2_000_000;
+
+/// Between two looks at what is not in sync yet, and how long a call may take that puts back.
 const SYNC_US: u64 = 5_000;
+const SYNC_CALL_US: u64 = 1_000_000;
+
+/// No call has this number: what is put back after it is nothing, and all that is learnt is what the key knows.
+const NO_CALL: u64 = (1 << 53) - 1;
 
 impl Instance {
     pub(crate) fn is_failing(&self) -> bool {
@@ -58,6 +67,7 @@ impl World {
         for (watch, units) in self.watches.iter_mut().zip(shares) {
             watch.allow(Allowance { rule: Rule::LocalShare, from_us, to_us: self.now_us, units });
         }
+        self.unsettled_us = Some(self.now_us);
         self.begin_roll_call(who);
     }
 
@@ -83,7 +93,11 @@ impl World {
             side.grants.accept(now_us, window, seq, units, slidegate_core::time::Millis::ZERO);
             side.ack = seq;
             self.figures.local += u64::from(units);
-            self.tell(|_| format!("instance {who} grants {units} of key {key} alone: cap {cap}, held {held_then:?} then"));
+            self.tell(|_| {
+                format!(
+                    "instance {who} grants {units} of key {key} alone: cap {cap}, held {held_then:?} then"
+                )
+            });
             self.spend(who, key, self.now_us, units, false);
         }
     }
@@ -113,7 +127,9 @@ impl World {
         self.queue.push(self.now_us + 2 * self.scene.way_us.0, Event::Connect { who, life });
         for key in 0..self.scene.limits.len() {
             let side = &mut self.instances[who].sides[key];
-            let Some(flight) = side.flight.take_if(|flight| flight.connection == connection) else { continue };
+            let Some(flight) = side.flight.take_if(|flight| flight.connection == connection) else {
+                continue;
+            };
             side.grants.lost(flight.seq);
             self.flight_fails(who, key, &flight);
         }
@@ -158,18 +174,17 @@ impl World {
         let era = self.instances[who].new_era(now_us);
         let instance = &mut self.instances[who];
         let roll_call = RollCall::begin(instance.heard.iter().copied(), LIFE);
-        // What was compared with another history, or before something was granted alone, is to be compared again.
-        instance.sides.iter_mut().for_each(|side| side.synced = 0);
-        if self.broken != Broken::NoRollCall {
-            let now_us = self.now_us;
-            let none_held = |side: &crate::instance::Side| {
-                side.grants.clone().held_when(era, side.limit.window()).is_none()
-            };
-            let strange: Vec<bool> = instance.sides.iter().map(none_held).collect();
-            let shares = vec![0; strange.len()];
-            instance.roll_call = Some(Standing { era, roll_call, from_us: now_us, strange, shares });
-            self.allow_unheard(who);
-        }
+        // Before anything else is granted in it.
+        instance.sides.iter_mut().for_each(|side| _ = side.grants.held_when(era, side.limit.window()));
+        let now_us = self.now_us;
+        let none_held =
+            |side: &crate::instance::Side| side.grants.clone().held_when(era, side.limit.window()).is_none();
+        let strange: Vec<bool> = instance.sides.iter().map(none_held).collect();
+        let shares = vec![0; strange.len()];
+        let (pending, in_sync) = (None, false);
+        instance.roll_call =
+            Some(Standing { era, roll_call, from_us: now_us, strange, shares, pending, in_sync });
+        self.allow_unheard(who);
         self.figures.roll_calls += 1;
         self.tell(|world| format!("instance {who}: roll call of {:?}", world.instances[who].heard));
         self.queue.push(self.now_us, Event::Sync { who, life });
@@ -181,9 +196,10 @@ impl World {
     pub(super) fn end_roll_call(&mut self, who: usize) {
         let Some(ended) = self.instances[who].roll_call.take() else { return };
         let Standing { from_us, strange, shares, .. } = ended;
+        let unsettled_us = self.unsettled_us;
         for (key, watch) in self.watches.iter_mut().enumerate() {
-            if strange[key] {
-                let window_us = self.instances[who].sides[key].limit.window().get() * 1000;
+            let window_us = self.instances[who].sides[key].limit.window().get() * 1000;
+            if strange[key] && unsettled_us.is_some_and(|at_us| at_us + window_us >= from_us) {
                 let (units, to_us) = (shares[key], self.now_us.min(from_us + window_us));
                 watch.allow(Allowance { rule: Rule::NoHistory, from_us, to_us, units });
             }
@@ -208,38 +224,112 @@ impl World {
         }
     }
 
-    /// Brings what is known of the keys in sync with the master.
+    /// Puts back what the master does not know of, key by key, beside the checks.
     pub(super) fn sync(&mut self, who: usize) {
+        let (true_us, timeout_us, life) = (self.now_us, self.scene.timeout_us, self.instances[who].life);
         let now_us = self.clock_us(who);
-        let life = self.instances[who].life;
-        if let Some(connection) = self.instances[who].connection {
-            if self.instances[who].in_sync(connection.replid, now_us) {
-                return;
-            }
-            for key in 0..self.scene.limits.len() {
-                let side = &mut self.instances[who].sides[key];
-                let held = side.grants.held(now_us, side.limit.window());
-                if side.flight.is_none() && side.synced != connection.replid && held > 0 {
-                    self.compare(who, key, connection);
-                }
-            }
+        let instance = &mut self.instances[who];
+        let Some(roll_call) = instance.roll_call.as_mut().filter(|roll_call| !roll_call.in_sync) else {
+            return;
+        };
+        self.queue.push(true_us + SYNC_US, Event::Sync { who, life });
+        // Until then an answer of the old master may be accepted.
+        let Some(connection) = instance.connection.filter(|_| true_us >= roll_call.from_us + timeout_us)
+        else {
+            return;
+        };
+        let active = instance.sides.iter_mut().enumerate().filter_map(|(key, side)| {
+            let held = side.grants.held(now_us, side.limit.window());
+            (held > 0).then_some(Pending { key, number: 0, sent_us: 0 })
+        });
+        let pending = roll_call.pending.get_or_insert_with(|| active.collect()).clone();
+        let silent = |pending: &&Pending| pending.number == 0 || pending.sent_us + SYNC_CALL_US < true_us;
+        for Pending { key, .. } in pending.iter().filter(silent) {
+            self.ask_known(who, *key, connection, NO_CALL);
         }
-        self.queue.push(self.now_us + SYNC_US, Event::Sync { who, life });
+        if pending.is_empty() {
+            self.in_sync(who);
+        }
+    }
+
+    /// Asks a key what it knows, and tells it what it does not if it knows of no call after `stored`.
+    fn ask_known(&mut self, who: usize, key: usize, connection: Connection, stored: u64) {
+        let now_us = self.clock_us(who);
+        let totals = self.broken == Broken::Totals;
+        let instance = &mut self.instances[who];
+        let (identity, seq) = (instance.identity, instance.take_seq());
+        let side = &mut instance.sides[key];
+        let line = side.line(identity, seq, now_us);
+        let call = if totals { ledger::Call { ack: 0, ..line } } else { line };
+        let limit = side.limit;
+        let back = match stored {
+            NO_CALL => PutBack { stored, ..PutBack::default() },
+            _ => side.grants.missing_after(now_us, limit.window(), stored),
+        };
+        let number = self.send(who, connection, Body::PutBack { key, limit, call, back });
+        let sent_us = self.now_us;
+        let roll_call = self.instances[who].roll_call.as_mut();
+        let mut pending = roll_call.into_iter().flat_map(|roll_call| roll_call.pending.iter_mut().flatten());
+        if let Some(pending) = pending.find(|pending| pending.key == key) {
+            *pending = Pending { key, number, sent_us };
+        }
+    }
+
+    /// A key has said what it knows.
+    pub(super) fn compared(&mut self, who: usize, key: usize, number: u64, known: Option<u64>) {
+        let now_us = self.clock_us(who);
+        let instance = &mut self.instances[who];
+        let Some(connection) = instance.connection else { return };
+        let asked = instance.roll_call.as_ref().and_then(|roll_call| roll_call.pending.as_ref());
+        if !asked.is_some_and(|asked| asked.iter().any(|asked| (asked.key, asked.number) == (key, number))) {
+            return;
+        }
+        let identity = instance.identity;
+        let line = instance.sides[key].line(identity, 0, now_us);
+        if let Some(stored) = known.filter(|stored| !line.lapsed && *stored < line.ack) {
+            self.figures.put_back += 1;
+            self.ask_known(who, key, connection, stored);
+            return;
+        }
+        let Some(roll_call) = &mut instance.roll_call else { return };
+        let Some(pending) = &mut roll_call.pending else { return };
+        pending.retain(|pending| pending.key != key);
+        if pending.is_empty() {
+            self.in_sync(who);
+        }
+    }
+
+    /// Everything has been put back: whoever waits for that is to hear it.
+    fn in_sync(&mut self, who: usize) {
+        if let Some(roll_call) = &mut self.instances[who].roll_call {
+            roll_call.in_sync = true;
+        }
+        self.tell(|_| format!("instance {who} is in sync"));
+        self.close_roll_call(who);
+    }
+
+    fn close_roll_call(&mut self, who: usize) {
+        let over = |roll_call: &Standing| roll_call.in_sync && roll_call.roll_call.is_over();
+        if self.instances[who].roll_call.as_ref().is_some_and(over) {
+            self.end_roll_call(who);
+            self.instances[who].urgent_until_us = self.now_us + URGENT_AFTER_US;
+            self.tell(|_| format!("instance {who}: the roll call is over"));
+        }
     }
 
     /// Says that it is there, and will again. A roll call that begins does not wait for the next time.
     pub(super) fn beat(&mut self, who: usize, number: u32) {
-        let now_us = self.clock_us(who);
-        let instance = &mut self.instances[who];
+        let instance = &self.instances[who];
         if number != instance.beats {
             return;
         }
         if let Some(connection) = instance.connection {
-            let in_sync = instance.in_sync(connection.replid, now_us).then_some(connection.replid);
+            let in_sync = instance.in_sync();
             self.send(who, connection, Body::Beat { in_sync });
         }
-        let in_roll_call = self.instances[who].roll_call.is_some();
-        let every_us = if in_roll_call { BEAT_IN_ROLL_CALL_US } else { BEAT_US };
+        let instance = &self.instances[who];
+        let urgent = instance.roll_call.is_some() || self.now_us < instance.urgent_until_us;
+        let every_us = if urgent { BEAT_IN_ROLL_CALL_US } else { BEAT_US };
         let pause_us = self.rng.u64(every_us * 8 / 10..every_us);
         self.plan_beat(who, pause_us);
     }
@@ -255,7 +345,9 @@ impl World {
         let now_us = self.clock_us(who);
         let instance = &mut self.instances[who];
         instance.hear(now_us, beats.iter().map(|(identity, _)| *identity).collect());
-        let (Some(connection), Some(Standing { roll_call, .. })) = (instance.connection, &mut instance.roll_call) else {
+        let (Some(connection), Some(Standing { roll_call, .. })) =
+            (instance.connection, &mut instance.roll_call)
+        else {
             return;
         };
         let beats: Vec<Beat> = beats
@@ -267,10 +359,7 @@ impl World {
             })
             .collect();
         roll_call.heard(now_ms, &beats);
-        if roll_call.is_over() {
-            self.end_roll_call(who);
-            self.tell(|_| format!("instance {who}: the roll call is over"));
-        }
+        self.close_roll_call(who);
     }
 
     // --- probes --------------------------------------------------------------------------------------
