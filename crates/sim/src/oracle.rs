@@ -135,6 +135,12 @@ impl Watch {
         self.limits.push(InForce { limit, from_us: at_us, to_us: u64::MAX });
     }
 
+    /// The most permits of the limits that are in use.
+    pub(crate) fn permits_in_use(&self, at_us: u64) -> u32 {
+        let in_use = self.limits.iter().filter(|force| force.from_us <= at_us && force.to_us >= at_us);
+        in_use.map(|force| force.limit.permits()).max().unwrap_or_default()
+    }
+
     /// A call with this limit was executed. One that was late may bring a limit that nobody uses any more.
     pub(crate) fn executed(&mut self, limit: &Limit, at_us: u64) {
         if self.limits.len() > 1 {

@@ -161,13 +161,14 @@ impl Store {
     /// writes it lacks.
     pub(crate) fn promote(&mut self, place: ServerId, true_us: u64, demote_others: bool) -> usize {
         self.catch_up(place, true_us);
-        let lacks = self.journal.len() - self.servers[place].applied;
+        let lacks = self.journal.len().saturating_sub(self.servers[place].applied);
         self.journal.clear();
         self.servers[place].writable = true;
         self.renew_history(place);
         self.master = Some(place);
         for other in 0..self.servers.len() {
-            if other != place && (demote_others || !self.servers[other].writable) {
+            let told = demote_others || !self.servers[other].writable;
+            if other != place && told && self.servers[other].alive {
                 self.follow(other, place, true_us);
             }
         }
@@ -187,6 +188,8 @@ impl Store {
     pub(crate) fn kill(&mut self, place: ServerId) {
         let server = &mut self.servers[place];
         (server.alive, server.writable) = (false, false);
+        // It hears of no write before it follows somebody again.
+        server.applied = usize::MAX;
         if self.master == Some(place) {
             self.master = None;
         }
@@ -201,7 +204,7 @@ impl Store {
         self.renew_history(place);
         self.master = Some(place);
         for other in 0..self.servers.len() {
-            if other != place {
+            if other != place && self.servers[other].alive {
                 self.follow(other, place, true_us);
             }
         }

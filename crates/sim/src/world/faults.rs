@@ -209,8 +209,9 @@ impl World {
     /// As much as the limit more on every key, once.
     fn allow_whole(&mut self, rule: Rule) {
         let (from_us, to_us) = (self.now_us, self.now_us + self.scene.lease.get() * 1000);
-        for (watch, limit) in self.watches.iter_mut().zip(&self.scene.limits) {
-            watch.allow(Allowance { rule, from_us, to_us, units: limit.permits() });
+        for watch in &mut self.watches {
+            let units = watch.permits_in_use(from_us);
+            watch.allow(Allowance { rule, from_us, to_us, units });
         }
     }
 
@@ -218,7 +219,7 @@ impl World {
         let Some(master) = self.store.master else { return };
         let limit = self.scene.limits[key];
         self.on_value(master, key, &limit, |image, now| decide::reset(image, now, &limit));
-        let units = limit.permits();
+        let units = self.watches[key].permits_in_use(self.now_us);
         let (from_us, to_us) = (self.now_us, self.now_us + self.scene.lease.get() * 1000);
         self.watches[key].allow(Allowance { rule: Rule::Reset, from_us, to_us, units });
     }
