@@ -15,6 +15,9 @@
 //! * `ack` is the `seq` of the last call that granted permits of this key and whose reply was accepted; 0 if
 //!   there was none. A reply to a call that was given up is not accepted any more.
 //!
+//! * No call is sent twice. One that was answered by an old master and reached a new one too would leave a row that
+//!   knows its number and not its grant. (A duplicate on one master is stale.)
+//!
 //! # Invariants
 //! * A call is executed at most once with an effect: one that comes after a later one of its instance is stale.
 //! * Of each instance the log holds what it accepted, and at most one grant more: the last, if its reply was

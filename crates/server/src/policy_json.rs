@@ -4,7 +4,7 @@
 //! {"name": "per-user",
 //!  "limits": [{"name": "burst", "permits": 100, "window_ms": 10000, "algorithm": "sliding_window"}],
 //!  "key": ["{client_ip}"], "missing": "count", "cost": 1, "count_denied": false, "shadow": false,
-//!  "on_store_failure": "deny", "failover": "exact",
+//!  "on_store_failure": "local", "failover": "exact",
 //!  "exempt": {"methods": ["OPTIONS"], "client_ip": ["10.0.0.0/8"], "headers": ["x-internal"]},
 //!  "overrides": 2}
 //! ```
@@ -138,6 +138,7 @@ pub(crate) const fn missing_name(missing: Missing) -> &'static str {
 /// The word for it in configurations.
 pub(crate) const fn on_store_failure_name(failure: OnStoreFailure) -> &'static str {
     match failure {
+        OnStoreFailure::Local => "local",
         OnStoreFailure::Allow => "allow",
         OnStoreFailure::Deny => "deny",
     }

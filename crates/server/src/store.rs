@@ -6,6 +6,7 @@
 use std::future::Future;
 
 use slidegate::core::decision::Cost;
+use slidegate::core::instance::ladder::Step;
 use slidegate::core::time::Millis;
 use slidegate::limiter::BuildError;
 use slidegate::store::redis::RedisConfigError;
@@ -80,6 +81,19 @@ impl AnyStore {
             Self::Redis(store) => {
                 let figures = store.figures();
                 figures.connected && !figures.failing
+            }
+        }
+    }
+}
+
+impl AnyStore {
+    /// The nodes of a shared store that are slow or fail.
+    pub(crate) fn ailing(&self) -> Vec<(String, Step)> {
+        match self {
+            Self::Memory(_) => Vec::new(),
+            Self::Redis(store) => {
+                let nodes = store.nodes().into_iter();
+                nodes.filter(|node| node.step != Step::Normal).map(|node| (node.name, node.step)).collect()
             }
         }
     }

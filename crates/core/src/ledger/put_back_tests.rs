@@ -89,7 +89,8 @@ struct World {
     next_seq: u64,
     era: Option<Era>,
     instances: Vec<Instance>,
-    network: Vec<(u32, Call, Option<PutBack>)>,
+    /// Calls on their way, and duplicates of such as were executed.
+    network: Vec<(u32, Call, Option<PutBack>, bool)>,
     spent: Vec<Spent>,
     history: Vec<Image>,
     roll_call: bool,
@@ -119,13 +120,15 @@ impl World {
                 self.ask(who, cost, Millis(self.limit.window().0 * lease / 1000), fate)
             }
             Op::Arrive { pick } if !self.network.is_empty() => {
-                let (cost, call, back) = self.network.swap_remove(pick % self.network.len());
+                let (cost, call, back, _) = self.network.swap_remove(pick % self.network.len());
                 self.execute(cost, Millis::ZERO, &call, back.as_ref(), false);
             }
             Op::GiveBack { who } => self.give_back(who),
             Op::Failover { lost } if self.history.len() >= lost => {
                 self.history.truncate(self.history.len() - lost + 1);
                 self.image = self.history.pop().unwrap();
+                // Nothing is sent twice: what the old master has executed does not reach the new one.
+                self.network.retain(|(.., is_duplicate)| !is_duplicate);
                 let number = self.era.map_or(1, |era| era.number + 1);
                 let era = Era { number, began_us: self.real_us };
                 self.era = Some(era);
@@ -173,11 +176,11 @@ impl World {
             let call = self.call(who);
             if fate == 0 {
                 self.instances[who].grants.lost(call.seq);
-                self.network.push((cost, call, back));
+                self.network.push((cost, call, back, false));
                 return;
             }
             if fate == 1 {
-                self.network.push((cost, call, back.clone()));
+                self.network.push((cost, call, back.clone(), true));
             }
             let (verdict, receipt) = self.execute(cost, lease, &call, back.as_ref(), false);
             if fate == 2 {

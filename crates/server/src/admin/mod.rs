@@ -3,7 +3,7 @@
 //! | endpoint | role | |
 //! |---|---|---|
 //! | `GET /healthz` | none | `ok`: the process answers |
-//! | `GET /readyz` | none | `{"ready":true,"store":"ok"}`, or `"degraded"`, whatever the store does |
+//! | `GET /readyz` | none | `{"ready":true,"store":"ok"}`, or `"degraded"` with the nodes that are slow or fail, whatever the store does |
 //! | `GET /metrics` | read | OpenMetrics: see [`metrics`] |
 //! | `GET /v1/policies` | read | see [`policies`] |
 //! | `POST /v1/peek` | read | a [question](crate::doors::question), decided at no cost: 200 with the decision |
@@ -72,12 +72,24 @@ pub(crate) fn router(context: Context, mut registry: Registry, door: &DoorConfig
 struct Readiness {
     ready: bool,
     store: &'static str,
+    /// The nodes of a shared store that are not as they should be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<Ailing>,
+}
+
+#[derive(Serialize)]
+struct Ailing {
+    node: String,
+    step: &'static str,
 }
 
 /// The port opens once a configuration is in force, so whoever gets here is served by a server that is ready.
 async fn ready(State(admin): State<Arc<Admin>>) -> Json<Readiness> {
-    let store = if admin.context.limiter.store().is_well() { "ok" } else { "degraded" };
-    Json(Readiness { ready: true, store })
+    let store = admin.context.limiter.store();
+    let ailing = store.ailing().into_iter();
+    let nodes: Vec<_> = ailing.map(|(node, step)| Ailing { node, step: step.name() }).collect();
+    let store = if store.is_well() && nodes.is_empty() { "ok" } else { "degraded" };
+    Json(Readiness { ready: true, store, nodes })
 }
 
 async fn peek(State(admin): State<Arc<Admin>>, request: Request) -> Result<Response, Problem> {

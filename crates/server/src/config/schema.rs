@@ -26,6 +26,8 @@ pub(super) const TLS: [&str; 3] = ["ca", "cert", "key"];
 
 pub(super) const RETRY: [&str; 2] = ["after", "budget"];
 
+pub(super) const LADDER: [&str; 6] = ["slow", "slow_for", "fast", "fast_for", "trip_after", "recover_for"];
+
 pub(super) const CLIENT_IP: [&str; 5] = ["trusted_proxies", "header", "hops", "ipv4_prefix", "ipv6_prefix"];
 
 pub(super) const HEADERS: [&str; 2] = ["legacy", "mode"];
@@ -72,11 +74,12 @@ pub(super) const ADMIN: [&str; 2] = ["listen", "tokens_file"];
 pub(super) const TELEMETRY: [&str; 2] = ["log", "otlp"];
 
 /// All of them. A test wants for each a broken file, and a place in `examples/full.yaml`.
-pub(super) const ALL: [(&str, &[&str]); 18] = [
+pub(super) const ALL: [(&str, &[&str]); 19] = [
     ("configuration", &CONFIGURATION),
     ("store", &STORE),
     ("tls", &TLS),
     ("retry", &RETRY),
+    ("ladder", &LADDER),
     ("client_ip", &CLIENT_IP),
     ("headers", &HEADERS),
     ("policy", &POLICY),

@@ -211,7 +211,18 @@ fn a_shared_store_comes_out_as_it_is_written_and_shows_no_password() {
     assert!(redis.has_password() && redis.speaks_tls());
     assert_eq!(time, Millis(80));
     let shown = format!("{redis:?}");
-    for part in [r#"Cluster([Tcp("h1", 7000), Tcp("h2", 6379)])"#, r#"prefix: "shop""#, "budget"] {
+    for part in [
+        r#"Cluster([Tcp("h1", 7000), Tcp("h2", 6379)])"#,
+        r#"prefix: "shop""#,
+        "budget",
+        "client_clock: true",
+        "instances: Some(8)",
+        "on_slow_store: None",
+        "failures: 3",
+        "slow: Millis(50), slow_for: Millis(1000)",
+        "fast: Millis(20), fast_for: Millis(2000)",
+        "recover_for: Millis(200)",
+    ] {
         assert!(shown.contains(part), "{shown}");
     }
     assert!(config.store.secret_key.is_some());

@@ -6,7 +6,7 @@ use slidegate::Policy;
 use slidegate::core::limit::{Algorithm, SLIDING_LOG_PERMITS_MAX};
 use slidegate::core::time::Millis;
 use slidegate::http::client_ip::Trust;
-use slidegate::policy::{CostSource, Missing, Template};
+use slidegate::policy::{CostSource, Missing, OnStoreFailure, Template};
 
 use super::convert::{PolicyPlaces, Read};
 use super::model::{Route, StoreKind};
@@ -168,18 +168,24 @@ fn slow_answers(read: &Read) -> Vec<Finding> {
     vec![say(severity, read.places.timeout, message, "write timeout: 10ms unless the store is far away")]
 }
 
+/// Nobody tells an instance that starts while the store is away how many there are.
 fn denied_without_store(read: &Read) -> Vec<Finding> {
-    let is_shared = matches!(read.config.store.kind, StoreKind::Redis { .. });
-    let unsaid = policies(read)
-        .filter(|(policy, places)| is_shared && places.on_store_failure.is_none() && !policy.is_shadow());
-    let names: Vec<&str> = unsaid.map(|(policy, _)| &**policy.name()).collect();
+    let StoreKind::Redis { config, .. } = &read.config.store.kind else {
+        return Vec::new();
+    };
+    if config.has_instances() {
+        return Vec::new();
+    }
+    let sharing = policies(read)
+        .filter(|(policy, _)| policy.on_store_failure() == OnStoreFailure::Local && !policy.is_shadow());
+    let names: Vec<&str> = sharing.map(|(policy, _)| &**policy.name()).collect();
     let whose = match names.as_slice() {
         [] => return Vec::new(),
         [one] => format!("policy `{one}` denies"),
         [first, more @ ..] => format!("policy `{first}` and {} more deny", more.len()),
     };
-    let message = format!("while the store is away, {whose} everything: that is the default");
-    let help = "write on_store_failure: allow or deny in each policy";
+    let message = format!("on an instance that starts while the store is away, {whose} everything");
+    let help = "write instances: N, how many share the store, so that each knows its share";
     vec![say(Severity::Info, read.places.store_url, message, help)]
 }
 

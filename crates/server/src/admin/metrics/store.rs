@@ -1,16 +1,19 @@
 //! What a store has done, as metrics. Each kind of store has its own, so that none is always 0 for want of meaning.
 //!
-//! Of a label only `outcome` and `fault` have values, and all of those are there from the start.
+//! Of a label only `outcome` and `fault` have values, and those of nodes; all of them are there from the start.
 
 use std::fmt;
+use std::time::Duration;
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+use slidegate::core::instance::ladder::{Step, Transition};
 use slidegate::error::Fault;
 use slidegate::store::memory::MemoryFigures;
-use slidegate::store::redis::RedisFigures;
+use slidegate::store::redis::{NodeFigures, RedisFigures};
 
 use crate::store::AnyStore;
 
@@ -18,7 +21,10 @@ use crate::store::AnyStore;
 pub(super) fn encode(store: &AnyStore, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     match store {
         AnyStore::Memory(store) => memory(store.figures(), encoder),
-        AnyStore::Redis(store) => redis(&store.figures(), encoder),
+        AnyStore::Redis(store) => {
+            redis(&store.figures(), encoder)?;
+            nodes(&store.nodes(), encoder)
+        }
     }
 }
 
@@ -88,10 +94,59 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
         ],
         encoder,
     )?;
+    let help = "This machine's clock less the server's, where this machine's decides.";
+    let gauge =
+        encoder.encode_descriptor("store_clock_skew", help, Some(&Unit::Seconds), MetricType::Gauge)?;
+    ConstGauge::new(seconds(figures.clock_skew_ms)).encode(gauge)?;
     let without = [("allowed", figures.allowed_without), ("denied", figures.denied_without)];
     family("store_bypassed_checks", "Checks decided without the store.", "outcome", &without, encoder)?;
     let faults: Vec<_> = Fault::ALL.iter().map(|fault| fault.name()).zip(figures.faults).collect();
     family("store_failures", "Checks and other questions that failed.", "fault", &faults, encoder)
+}
+
+/// How each node of the store does. There are as many as the store has masters.
+fn nodes(nodes: &[NodeFigures], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "1 for the step of the ladder at which a node stands.";
+    let mut steps = encoder.encode_descriptor("store_node_step", help, None, MetricType::Gauge)?;
+    for (node, step) in each(nodes, Step::ALL) {
+        let stands = ConstGauge::new(u64::from(node.step == step));
+        stands.encode(steps.encode_family(&[("node", &*node.name), ("step", step.name())])?)?;
+    }
+    let help = "Steps that a node took on the ladder.";
+    let mut taken = encoder.encode_descriptor("store_node_transitions", help, None, MetricType::Counter)?;
+    for node in nodes {
+        for (transition, count) in Transition::ALL.iter().zip(node.transitions) {
+            let labels = [
+                ("node", &*node.name),
+                ("from", transition.from.name()),
+                ("to", transition.to.name()),
+                ("cause", transition.cause.name()),
+            ];
+            ConstCounter::new(count).encode(taken.encode_family(&labels)?)?;
+        }
+    }
+    let help = "Time that a node stood at a step.";
+    let mut spent =
+        encoder.encode_descriptor("store_node_step", help, Some(&Unit::Seconds), MetricType::Counter)?;
+    for (node, step) in each(nodes, Step::ALL) {
+        let seconds = Duration::from(node.spent[step as usize]).as_secs_f64();
+        let labels = [("node", &*node.name), ("step", step.name())];
+        ConstCounter::new(seconds).encode(spent.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn each<T: Copy, const N: usize>(
+    nodes: &[NodeFigures],
+    of: [T; N],
+) -> impl Iterator<Item = (&NodeFigures, T)> {
+    nodes.iter().flat_map(move |node| of.into_iter().map(move |one| (node, one)))
+}
+
+/// Milliseconds before or after, as seconds.
+fn seconds(ms: i64) -> f64 {
+    let size = Duration::from_millis(ms.unsigned_abs()).as_secs_f64();
+    if ms < 0 { -size } else { size }
 }
 
 fn gauges(samples: &[Sample], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ mod client_ip;
 mod doors;
 mod limits;
 mod net;
+mod outage;
 mod overrides;
 mod paths;
 mod policies;
@@ -65,7 +66,6 @@ pub(super) struct PolicyPlaces {
     pub(super) shadow: Option<Span>,
     pub(super) count_denied: Option<Span>,
     pub(super) exempt: Option<Span>,
-    pub(super) on_store_failure: Option<Span>,
     /// The first part of the key that is hashed.
     pub(super) secret: Option<Span>,
 }

@@ -61,7 +61,6 @@ fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>
         shadow: at("shadow"),
         count_denied: at("count_denied"),
         exempt: at("exempt"),
-        on_store_failure: at("on_store_failure"),
         secret: key.iter().flatten().find(|(template, _)| template.is_secret()).map(|(_, at)| *at),
     };
     let name = policy_name?;
@@ -112,10 +111,11 @@ fn settings(
         fields.get("count_denied").map_or(Some(false), |node| reader.bool(node, "count_denied"));
     let shadow = fields.get("shadow").map_or(Some(false), |node| reader.bool(node, "shadow"));
     let exempt = fields.get("exempt").map_or_else(|| Some(Exempt::default()), |node| exempt(node, reader));
-    let words = [("allow", OnStoreFailure::Allow), ("deny", OnStoreFailure::Deny)];
-    let failure = fields.get("on_store_failure").map_or(Some(OnStoreFailure::default()), |node| {
-        reader.choice(node, "on_store_failure", &words, &["local"])
-    });
+    let words =
+        [("local", OnStoreFailure::Local), ("allow", OnStoreFailure::Allow), ("deny", OnStoreFailure::Deny)];
+    let failure = fields
+        .get("on_store_failure")
+        .map_or(Some(OnStoreFailure::default()), |node| reader.choice(node, "on_store_failure", &words, &[]));
     let words = [("exact", Failover::Exact), ("fast", Failover::Fast)];
     let failover = fields
         .get("failover")

@@ -6,7 +6,7 @@ use slidegate::secret::SecretKey;
 use slidegate::store::memory::MAX_KEYS_DEFAULT;
 use slidegate::store::redis::{RedisConfig, RedisConfigError};
 
-use super::{Places, redis};
+use super::{Places, outage, redis};
 use crate::config::fields::{Fields, Reader, did_you_mean};
 use crate::config::files::Files;
 use crate::config::model::{StoreConfig, StoreKind};
@@ -45,27 +45,15 @@ pub(super) fn store(
     let options = redis::options(&fields, files, places, reader);
     let secret_key =
         fields.get("hash_key_file").map_or(Some(None), |node| hash_key(node, files, reader).map(Some));
-    later(&fields, url.as_ref(), reader);
+    let outage = outage::options(&fields, places, reader);
     places.store_url = fields.get("url").map(|node| node.at);
-    let kind = match (url?, max_keys?, options?) {
-        (Url::Memory, max_keys, _) => StoreKind::Memory { max_keys },
-        (Url::Redis(config), _, options) => redis::with(*config, options, &fields, reader)?,
+    let kind = match (url?, max_keys?, options?, outage?) {
+        (Url::Memory, max_keys, ..) => StoreKind::Memory { max_keys },
+        (Url::Redis(config), _, options, outage) => {
+            redis::with(outage.apply(*config), options, &fields, reader)?
+        }
     };
     Some(StoreConfig { kind, secret_key: secret_key? })
-}
-
-/// What a later version will have, unless it says what is so already.
-fn later(fields: &Fields<'_>, url: Option<&Url>, reader: &mut Reader<'_>) {
-    for name in ["instances", "ladder"] {
-        fields.later(name, None, reader);
-    }
-    fields.later("clock", Some("server"), reader);
-    // A store in memory is never slow: whatever would be done then, is done.
-    let slow = if matches!(url, Some(Url::Redis(_))) { &["none"][..] } else { &["none", "lease", "local"] };
-    if let Some(node) = fields.get("on_slow_store") {
-        let words: Vec<(&str, ())> = slow.iter().map(|word| (*word, ())).collect();
-        reader.choice(node, "on_slow_store", &words, &["lease", "local"]);
-    }
 }
 
 fn url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {

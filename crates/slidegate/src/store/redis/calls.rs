@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 use slidegate_core::algorithm::tick_log::resolution_of;
 use slidegate_core::decision::Cost;
 use slidegate_core::instance::Era;
 use slidegate_core::instance::grants::PutBack;
-use slidegate_core::instance::ladder::Step;
 use slidegate_core::limit::{Algorithm, Limit};
 use slidegate_core::time::Millis;
 use smallvec::SmallVec;
@@ -19,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::config::{OnSlowStore, RedisConfig, RedisConfigError, Retry};
 use super::heartbeat::{Heartbeat, Instances};
 use super::ledgers::{Accepted, Ledgers, Said};
-use super::link::{ConditionFigures, Link, LinkFigures, OwnedTask, Script};
+use super::link::{Link, LinkFigures, OwnedTask, Script};
 use super::names::Names;
 use super::records::{self, Reserved};
 use super::roll_calls::{self, Sync};
@@ -42,12 +40,12 @@ type Outcome = Result<Decided, StoreError>;
 
 /// A server, or a cluster of them, as a [`Batch`].
 pub(super) struct Calls {
-    link: Arc<Link>,
+    pub(super) link: Arc<Link>,
     /// What checks, settles and resets.
     scripts: [&'static Script; 3],
-    heartbeat: Heartbeat,
+    pub(super) heartbeat: Heartbeat,
     names: Names,
-    ledgers: Arc<Ledgers>,
+    pub(super) ledgers: Arc<Ledgers>,
     /// Puts back, beside the traffic, what a new master does not know of.
     _sync: OwnedTask,
     /// Whether calls on one counter are made one after another, so that ledgers can be kept.
@@ -57,10 +55,10 @@ pub(super) struct Calls {
     /// `None`: the server's own.
     clock: Option<Arc<dyn Clock>>,
     linger: Millis,
-    skew: Arc<Skew>,
+    pub(super) skew: Arc<Skew>,
     _skew_watch: Option<OwnedTask>,
-    instances: Option<u32>,
-    on_slow_store: OnSlowStore,
+    pub(super) instances: Option<u32>,
+    pub(super) on_slow_store: OnSlowStore,
 }
 
 impl std::fmt::Debug for Calls {
@@ -117,46 +115,6 @@ impl Calls {
     /// Who shares the counters.
     pub(super) fn instances(&self) -> Instances {
         self.heartbeat.instances()
-    }
-
-    pub(super) const fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
-    pub(super) const fn heartbeat(&self) -> &Heartbeat {
-        &self.heartbeat
-    }
-
-    pub(super) fn skew(&self) -> &Skew {
-        &self.skew
-    }
-
-    pub(super) const fn configured_instances(&self) -> Option<u32> {
-        self.instances
-    }
-
-    pub(super) fn ledgers(&self) -> &Ledgers {
-        &self.ledgers
-    }
-
-    /// How each node does.
-    pub(super) fn condition_figures(&self) -> Vec<(String, ConditionFigures)> {
-        self.link.condition_figures()
-    }
-
-    /// This machine's clock less the server's, in milliseconds: 0 where the server's decides.
-    pub(super) fn skew_ms(&self) -> i64 {
-        self.skew.ms()
-    }
-
-    /// How long the node of a lane takes to answer, if it is slow and permits are to be leased for it.
-    #[expect(dead_code, reason = "for the stage that leases")]
-    pub(super) fn slow_round_trip(&self, lane: u16) -> Option<Duration> {
-        if !self.link.conditions().are_troubled() || self.on_slow_store != OnSlowStore::Lease {
-            return None;
-        }
-        let standing = self.link.standing(lane).filter(|standing| standing.step == Step::Slow)?;
-        Some(standing.round_trip)
     }
 
     pub(super) async fn connected(&self, deadline: Instant) -> bool {
@@ -426,7 +384,8 @@ impl Batch for Calls {
         for taken in taken {
             self.ledgers.give_back(taken.key.shared_name(), taken.receipt.units);
         }
-        if taken.first().is_some_and(|taken| self.roll_call(taken.key.lane()).is_some()) {
+        let master = taken.first().and_then(|taken| self.link.master(taken.key.lane()));
+        if master.is_some_and(|master| self.link.masters().may_have_forgotten(master)) {
             // The receipt may be of what was lost, and would take what others were granted in the same tick.
             return Err(StoreError::Unavailable { fault: Fault::Disconnected });
         }

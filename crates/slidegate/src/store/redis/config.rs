@@ -248,6 +248,11 @@ impl RedisConfig {
         self.url.password.is_some()
     }
 
+    /// Whether it was said how many instances share the counters.
+    pub const fn has_instances(&self) -> bool {
+        self.instances.is_some()
+    }
+
     /// Whether connections speak TLS, as the URL's scheme says.
     pub const fn speaks_tls(&self) -> bool {
         self.url.tls

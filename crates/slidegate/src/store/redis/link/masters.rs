@@ -108,6 +108,8 @@ struct Open {
     roll_call: RollCall,
     /// This instance has put everything back.
     in_sync: bool,
+    /// The master is another than before: what it was granted may be lost.
+    lossy: bool,
 }
 
 /// One instance, as a beat tells of it.
@@ -169,16 +171,16 @@ impl Masters {
             self.open.store(state.open.len(), Relaxed);
         }
         if !known && self.in_use.load(Relaxed) {
-            self.begin(&mut state, master);
+            self.begin(&mut state, master, true);
         }
     }
 
     /// The instance comes back from deciding by itself: others may have done so too, and must put it back.
     pub(crate) fn comes_back(&self, master: Master) {
-        self.begin(&mut self.state.lock(), master);
+        self.begin(&mut self.state.lock(), master, false);
     }
 
-    fn begin(&self, state: &mut State, master: Master) {
+    fn begin(&self, state: &mut State, master: Master, lossy: bool) {
         let number = self.new_era();
         let era = Era { number, began_us: self.time.now_us() };
         if let Some(listener) = self.listener.get() {
@@ -190,9 +192,9 @@ impl Masters {
             awaited = roll_call.awaited().len(),
             "another Redis master: roll call"
         );
-        let open = Open { master, era, roll_call, in_sync: false };
+        let open = Open { master, era, roll_call, in_sync: false, lossy };
         match state.open.iter_mut().find(|open| open.master == master) {
-            Some(before) => *before = open,
+            Some(before) => *before = Open { lossy: lossy || before.lossy, ..open },
             None => state.open.push(open),
         }
         self.open.store(state.open.len(), Relaxed);
@@ -204,12 +206,17 @@ impl Masters {
         self.open.load(Relaxed) == 0
     }
 
-    /// The roll call of a master, if it is not over.
+    /// The roll call of a master, if others are awaited. What this instance itself has yet to put back, each of its
+    /// checks puts back first.
     pub(crate) fn roll_call(&self, master: Master) -> Option<Era> {
-        if self.is_calm() {
-            return None;
-        }
-        self.state.lock().open.iter().find(|open| open.master == master).map(|open| open.era)
+        let state = self.state.lock();
+        let open = state.open.iter().find(|open| open.master == master)?;
+        (!open.roll_call.is_over()).then_some(open.era)
+    }
+
+    /// Whether a master may not know of what this instance was granted, or others were.
+    pub(crate) fn may_have_forgotten(&self, master: Master) -> bool {
+        !self.is_calm() && self.state.lock().open.iter().any(|open| open.master == master && open.lossy)
     }
 
     /// Roll calls whose master this instance has yet to put back to.
@@ -298,6 +305,7 @@ mod tests {
         masters.granted();
         masters.opened(master("bbbbbbbb"), true);
         assert!(masters.is_calm(), "the same again");
+        masters.heard(1, 100_000, LIFE, &[Told { identity: 2, at_ms: 99_500, in_sync: "bbbbbbbb" }]);
         masters.opened(master("cccccccc"), true);
         assert!(masters.roll_call(master("cccccccc")).is_some());
         assert_eq!(masters.in_sync(), "", "not yet");
@@ -305,6 +313,21 @@ mod tests {
         masters.opened(master("aaaaaaaa"), true);
         assert_eq!(masters.out_of_sync().len(), 1);
         assert!(masters.roll_call(master("cccccccc")).is_none());
+    }
+
+    #[tokio::test]
+    async fn who_is_alone_puts_back_and_waits_for_nobody() {
+        let masters = Masters::new(OwnTime::begin());
+        let [old, new] = ["aaaaaaaa", "bbbbbbbb"].map(master);
+        masters.opened(old, true);
+        masters.granted();
+        masters.comes_back(old);
+        assert!(masters.roll_call(old).is_none() && !masters.may_have_forgotten(old));
+        masters.opened(new, true);
+        assert!(masters.roll_call(new).is_none() && masters.may_have_forgotten(new));
+        let [(_, era)] = masters.out_of_sync()[..] else { panic!("one") };
+        masters.has_put_back(era);
+        assert!(masters.is_calm() && !masters.may_have_forgotten(new));
     }
 
     #[tokio::test]
