@@ -150,6 +150,8 @@ pub(crate) struct Standing {
     pub(crate) pending: Option<Vec<Pending>>,
     /// Everything has been put back.
     pub(crate) in_sync: bool,
+    /// The master is another than before, and may not know of what was granted.
+    pub(crate) lossy: bool,
 }
 
 /// A key that is being compared, and the call that asks.

@@ -108,7 +108,7 @@ impl Scene {
             servers: 3,
             limits,
             quiet_us,
-            end_us: quiet_us + 6 * window_us + 4_000_000,
+            end_us: quiet_us,
             load: rng.u64(80..400),
             costs: !leases && rng.u8(0..3) == 0,
             way_us: (way, way + rng.u64(1..2_000)),
@@ -140,6 +140,12 @@ impl Scene {
             }
         }
         self.faults.sort_by_key(|(at_us, _)| *at_us);
+        let longest_us = self.faults.iter().map(|(_, fault)| match fault {
+            Fault::Limit { limit, .. } => limit.window().get() * 1000,
+            _ => window_us,
+        });
+        let longest_us = longest_us.max().unwrap_or(window_us).max(window_us);
+        self.end_us = self.quiet_us + CALM_US + 6 * longest_us;
     }
 
     fn fault(&self, rng: &mut Rng, kind: u8, window_us: u64) -> Fault {
@@ -168,6 +174,9 @@ impl Scene {
 }
 
 const KINDS: u8 = 15;
+
+/// Between the last fault and the time in which everything must be used again: whoever died is awaited for its life, 5 s.
+const CALM_US: u64 = 6_500_000;
 
 /// By then everybody has beaten for the first time.
 const FIRST_FAULT_US: u64 = 20_000;

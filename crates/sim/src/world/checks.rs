@@ -211,11 +211,8 @@ impl World {
             let Some(receipt) = receipt else { continue };
             let gone = waiting.gone.min(*times) * waiting.party.cost;
             self.spend(who, key, answer.executed_us, receipt.units - gone, answer.beside);
-            if gone > 0 {
-                self.instances[who].sides[key].grants.give_back(gone);
-                let receipt = slidegate_core::algorithm::Receipt { units: gone, ..*receipt };
-                self.send(who, flight.connection, Body::Refund { key, limit, receipt });
-            }
+            let receipt = slidegate_core::algorithm::Receipt { units: gone, ..*receipt };
+            self.give_back(who, key, &limit, receipt);
         }
     }
 

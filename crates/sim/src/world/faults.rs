@@ -167,6 +167,11 @@ impl World {
             self.later(20_000, Happening::Promotes { old, demote });
             return;
         };
+        if self.store.master == Some(place) {
+            // There was nobody to hand over to.
+            self.store.servers[place].writable = true;
+            return;
+        }
         let (before, after) = (self.store.servers[old].ahead_us, self.store.servers[place].ahead_us);
         let lost = self.store.promote(place, self.now_us, demote);
         self.unsettled_us = Some(self.now_us);
@@ -179,7 +184,7 @@ impl World {
 
     /// The master stops writes until a replica has all of them. Connections to it are told.
     fn hand_over(&mut self, takes_us: u64) {
-        let Some(old) = self.store.master else { return };
+        let Some(old) = self.store.master.filter(|old| self.store.servers[*old].writable) else { return };
         self.store.servers[old].writable = false;
         self.store.flush(self.now_us);
         self.later(takes_us, Happening::Promotes { old, demote: true });

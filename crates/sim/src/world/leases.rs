@@ -13,7 +13,7 @@ use slidegate_core::time::Millis;
 use super::network::{Body, Receipted};
 use super::{Event, World};
 use crate::decide::Party;
-use crate::instance::{Connection, Flight, Waiting};
+use crate::instance::{Flight, Waiting};
 
 /// What one check costs in a scene with leases.
 const COST: Cost = 1;
@@ -23,7 +23,6 @@ const COST: Cost = 1;
 pub(crate) struct Leased {
     receipt: Receipt,
     limit: Limit,
-    connection: Connection,
 }
 
 impl World {
@@ -102,8 +101,8 @@ impl World {
         if short {
             side.purse.run_dry(sent_us, flight.lease, None);
         }
-        let (limit, connection) = (side.limit, flight.connection);
-        side.leased = receipt.map(|receipt| Leased { receipt, limit, connection });
+        let limit = side.limit;
+        side.leased = receipt.map(|receipt| Leased { receipt, limit });
         let (number, end_us) = (side.leases, side.purse.end_us());
         while let Some(waiting) = self.instances[who].sides[key].lessees.front().copied() {
             let by_the_call = waiting.since_us <= flight.sent_us;
@@ -147,11 +146,21 @@ impl World {
     pub(super) fn give_rest_back(&mut self, who: usize, key: usize) {
         let side = &mut self.instances[who].sides[key];
         let rest = side.purse.take_out();
-        let Some(Leased { receipt, limit, connection }) = side.leased.take() else { return };
-        let units = rest.min(receipt.units);
-        if units > 0 {
-            side.grants.give_back(units);
-            self.send(who, connection, Body::Refund { key, limit, receipt: Receipt { units, ..receipt } });
+        let Some(Leased { receipt, limit }) = side.leased.take() else { return };
+        self.give_back(who, key, &limit, Receipt { units: rest.min(receipt.units), ..receipt });
+    }
+
+    /// Permits that nobody spends go back, unless the master may not know of them: a receipt of what was lost would take
+    /// what others were granted in the same tick.
+    pub(super) fn give_back(&mut self, who: usize, key: usize, limit: &Limit, receipt: Receipt) {
+        if receipt.units == 0 {
+            return;
+        }
+        let instance = &mut self.instances[who];
+        instance.sides[key].grants.give_back(receipt.units);
+        let forgotten = instance.roll_call.as_ref().is_some_and(|roll_call| roll_call.lossy);
+        if let Some(connection) = instance.connection.filter(|_| !forgotten) {
+            self.send(who, connection, Body::Refund { key, limit: *limit, receipt });
         }
     }
 }

@@ -68,7 +68,7 @@ impl World {
             watch.allow(Allowance { rule: Rule::LocalShare, from_us, to_us: self.now_us, units });
         }
         self.unsettled_us = Some(self.now_us);
-        self.begin_roll_call(who);
+        self.begin_roll_call(who, false);
     }
 
     /// Decides without the store.
@@ -157,17 +157,19 @@ impl World {
         self.tell(|_| format!("instance {who}: {connection:?}, was {known}"));
         // Whoever has just started does not know whether there was a failover a moment ago.
         if known != replid {
-            self.begin_roll_call(who);
+            self.begin_roll_call(who, true);
         }
     }
 
     // --- roll calls ----------------------------------------------------------------------------------
 
     /// The master is another one, or this instance has granted permits alone.
-    fn begin_roll_call(&mut self, who: usize) {
+    fn begin_roll_call(&mut self, who: usize, lossy: bool) {
         if !self.scene.exact {
             return;
         }
+        let before = self.instances[who].roll_call.as_ref().is_some_and(|roll_call| roll_call.lossy);
+        let lossy = lossy || before;
         self.end_roll_call(who);
         let now_us = self.clock_us(who);
         let life = self.instances[who].life;
@@ -182,8 +184,9 @@ impl World {
         let strange: Vec<bool> = instance.sides.iter().map(none_held).collect();
         let shares = vec![0; strange.len()];
         let (pending, in_sync) = (None, false);
+        let from_us = now_us;
         instance.roll_call =
-            Some(Standing { era, roll_call, from_us: now_us, strange, shares, pending, in_sync });
+            Some(Standing { era, roll_call, from_us, strange, shares, pending, in_sync, lossy });
         self.allow_unheard(who);
         self.figures.roll_calls += 1;
         self.tell(|world| format!("instance {who}: roll call of {:?}", world.instances[who].heard));
