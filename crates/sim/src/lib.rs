@@ -17,6 +17,7 @@
 //! | [`instance`] | what an instance knows |
 //! | [`store`], [`decide`] | servers, replication; one script call |
 //! | [`oracle`] | who watches |
+//! | [`scale`] | a large fleet without faults: load and precision |
 //! | [`broken`], [`totals`] | faults on purpose, which must be caught |
 
 mod broken;
@@ -24,6 +25,7 @@ mod decide;
 mod instance;
 mod oracle;
 mod queue;
+mod scale;
 mod scene;
 mod store;
 mod totals;
@@ -31,4 +33,5 @@ mod world;
 
 pub use broken::Broken;
 pub use oracle::{Rule, Violation};
+pub use scale::{Load, Size, scale};
 pub use world::{Figures, Report, run};

@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use slidegate_sim::{Broken, Figures, run};
+use slidegate_sim::{Broken, Figures, Size, run, scale};
 
-const USAGE: &str = "Usage: slidegate-sim [--seeds N] [--from S] [--seed X] [--broken NAME]
+const USAGE: &str = "Usage: slidegate-sim [--seeds N] [--from S] [--seed X] [--broken NAME] [--scale]
   --seeds N      so many seeds (default 200)
   --from S       the first of them (default: a random one)
   --seed X       only this one, and tell all that happens
+  --scale        1000 instances, a million keys, 16 nodes: load and precision, as a table
   --broken NAME  with something broken on purpose, until it is caught: ledger-off, totals, no-roll-call,
                  leases-without-span, floored-twice";
 
@@ -16,10 +17,12 @@ struct Args {
     from: Option<u64>,
     seed: Option<u64>,
     broken: Broken,
+    scale: bool,
 }
 
 fn main() -> ExitCode {
     match parse() {
+        Some(Args { scale: true, from, .. }) => at_scale(from.unwrap_or(1)),
         Some(Args { seed: Some(seed), broken, .. }) => replay(seed, broken),
         Some(Args { seeds, from, broken, .. }) => {
             many(from.unwrap_or_else(|| fastrand::u64(..1 << 48)), seeds, broken)
@@ -32,9 +35,13 @@ fn main() -> ExitCode {
 }
 
 fn parse() -> Option<Args> {
-    let mut args = Args { seeds: 200, from: None, seed: None, broken: Broken::Nothing };
+    let mut args = Args { seeds: 200, from: None, seed: None, broken: Broken::Nothing, scale: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
+        if word == "--scale" {
+            args.scale = true;
+            continue;
+        }
         let value = words.next()?;
         match word.as_str() {
             "--seeds" => args.seeds = value.parse().ok()?,
@@ -81,4 +88,12 @@ fn many(from: u64, seeds: u64, broken: Broken) -> ExitCode {
     println!("{sum:?}");
     println!("{failed} of {seeds} seeds broke a promise");
     if failed == 0 && broken == Broken::Nothing { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn at_scale(seed: u64) -> ExitCode {
+    let size = Size { instances: 1_000, keys: 1_000_000, nodes: 16, rate: 500_000, seconds: 10 };
+    println!("{size:?}, seed {seed}");
+    let load = scale(size, seed);
+    println!("{load}");
+    if load.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
