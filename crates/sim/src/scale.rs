@@ -94,7 +94,11 @@ impl fmt::Display for Load {
         )?;
         let of_nodes = [least, middle, most].map(per_second).map(|calls| calls.to_string()).join(" / ");
         writeln!(f, "| calls a second of a node: least / median / most | {of_nodes} |")?;
-        writeln!(f, "| checks in a call, put-back included | {} |", hundredths(self.sent * 100 / all.max(1)))?;
+        writeln!(
+            f,
+            "| checks in a call, put-back included | {} |",
+            hundredths(self.sent * 100 / all.max(1))
+        )?;
         writeln!(f, "| counters told that they are behind, a second | {} |", per_second(self.behind))?;
         writeln!(f, "| keys asked for at least twice their limit | {} |", self.hot)?;
         let used = [self.used_least, self.used_mean].map(hundredths).join(" / ");

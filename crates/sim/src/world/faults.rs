@@ -52,6 +52,7 @@ impl World {
             Happening::ComesBackEmpty { server } => {
                 self.forget_beats();
                 self.unsettled_us = Some(self.now_us);
+                self.ahead_us = self.store.servers[server].ahead_us;
                 self.store.come_back_empty(server, self.now_us);
             }
             Happening::IsTold { who, old } => {
@@ -172,7 +173,8 @@ impl World {
             self.store.servers[place].writable = true;
             return;
         }
-        let (before, after) = (self.store.servers[old].ahead_us, self.store.servers[place].ahead_us);
+        let after = self.store.servers[place].ahead_us;
+        let before = std::mem::replace(&mut self.ahead_us, after);
         let lost = self.store.promote(place, self.now_us, demote);
         self.unsettled_us = Some(self.now_us);
         self.figures.writes_lost += u64::try_from(lost).unwrap_or_default();
@@ -206,6 +208,9 @@ impl World {
 
     fn step_clock(&mut self, server: ServerId, by_us: i64) {
         self.store.servers[server].ahead_us += by_us;
+        if self.store.master == Some(server) {
+            self.ahead_us += by_us;
+        }
         if by_us > 0 && self.store.servers[server].writable {
             self.allow_whole(Rule::ClockForward);
         }

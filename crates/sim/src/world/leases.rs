@@ -23,6 +23,8 @@ const COST: Cost = 1;
 pub(crate) struct Leased {
     receipt: Receipt,
     limit: Limit,
+    /// By an old master that did not know it yet.
+    beside: bool,
 }
 
 impl World {
@@ -41,8 +43,9 @@ impl World {
         match side.purse.arrive(now_us, length, times) {
             Step::Spent => {
                 side.purse.put_back(waiting.gone);
+                let beside = side.leased.is_some_and(|leased| leased.beside);
                 self.figures.leased += u64::from(times - waiting.gone);
-                self.spend(who, key, self.now_us, times - waiting.gone, false);
+                self.spend(who, key, self.now_us, times - waiting.gone, beside);
                 false
             }
             Step::Dry { .. } => false,
@@ -102,7 +105,7 @@ impl World {
             side.purse.run_dry(sent_us, flight.lease, None);
         }
         let limit = side.limit;
-        side.leased = receipt.map(|receipt| Leased { receipt, limit });
+        side.leased = receipt.map(|receipt| Leased { receipt, limit, beside: answer.beside });
         let (number, end_us) = (side.leases, side.purse.end_us());
         while let Some(waiting) = self.instances[who].sides[key].lessees.front().copied() {
             let by_the_call = waiting.since_us <= flight.sent_us;
@@ -146,7 +149,7 @@ impl World {
     pub(super) fn give_rest_back(&mut self, who: usize, key: usize) {
         let side = &mut self.instances[who].sides[key];
         let rest = side.purse.take_out();
-        let Some(Leased { receipt, limit }) = side.leased.take() else { return };
+        let Some(Leased { receipt, limit, .. }) = side.leased.take() else { return };
         self.give_back(who, key, &limit, Receipt { units: rest.min(receipt.units), ..receipt });
     }
 

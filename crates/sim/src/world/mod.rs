@@ -84,6 +84,8 @@ pub(crate) struct World {
     pub(crate) cut_until_us: Vec<u64>,
     /// When writes were lost last, or something granted that the store does not know of.
     pub(crate) unsettled_us: Option<u64>,
+    /// How far the clock is ahead by which the last master has charged.
+    pub(crate) ahead_us: i64,
     pub(crate) calls: u64,
     pub(crate) next_identity: u64,
     pub(crate) trace: Option<Vec<String>>,
@@ -167,6 +169,7 @@ impl World {
             beats: BTreeMap::new(),
             cut_until_us: vec![0; scene.instances],
             unsettled_us: None,
+            ahead_us: 0,
             calls: 0,
             next_identity: 1,
             trace: tell.then(Vec::new),
