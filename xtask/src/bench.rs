@@ -4,6 +4,7 @@
 use crate::step::{self, Done, Failure};
 use crate::usage;
 
+mod hot;
 mod memory;
 mod scripts;
 
@@ -13,11 +14,16 @@ struct Bench {
     run: fn() -> Done,
 }
 
-const BENCHES: [Bench; 6] = [
+const BENCHES: [Bench; 7] = [
     Bench {
         name: "crowd",
         summary: "eight gateways that share a limit in one Redis, asked for twice as much",
         run: || step::run("cargo bench --package slidegate-server --bench crowd"),
+    },
+    Bench {
+        name: "hot",
+        summary: "calls to Redis for one hot key, with flights alone, leases and shards; fails if the limit is exceeded",
+        run: hot::run,
     },
     Bench {
         name: "memory",

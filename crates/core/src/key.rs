@@ -16,6 +16,9 @@ use sha2::{Digest, Sha256};
 /// The longest canonical text that is kept as it is, in bytes.
 pub const KEY_LEN_MAX: usize = 128;
 
+/// The longest that a shard's number makes a key.
+const SHARD_LEN_MAX: usize = 6;
+
 /// How much of the SHA-256 names a long key: 128 bits, so that nobody finds two that meet.
 const HASH_BYTES: usize = 16;
 
@@ -37,6 +40,27 @@ impl Key {
             builder.part(name, value);
         }
         builder.finish()
+    }
+
+    /// The key of one of several counters that the counter of this key is split into: its text, `#`, and the number. `#`
+    /// is not in the alphabet, so it meets no other; a text that leaves no room for it is replaced by its hash,
+    /// like one that is too long. `place` is below 100,000.
+    #[must_use]
+    pub fn of_shard(&self, place: u32) -> Self {
+        let mut key = *self;
+        if self.bytes.len() - usize::from(self.len) < SHARD_LEN_MAX {
+            key = hashed(Sha256::new_with_prefix(self.as_bytes()));
+        }
+        key.append(b'#');
+        let mut digits = 10_000;
+        while digits > 0 {
+            if place >= digits || digits == 1 {
+                #[expect(clippy::cast_possible_truncation, reason = "one digit")]
+                key.append(b'0' + (place / digits % 10) as u8);
+            }
+            digits /= 10;
+        }
+        key
     }
 
     /// Adds a byte that there is room for.
@@ -117,15 +141,7 @@ impl KeyBuilder {
             return self.key;
         };
         hash.update(self.key.as_bytes());
-        let digest = hash.finalize();
-        let mut key = Key::EMPTY;
-        key.append(b'#');
-        for &byte in digest.iter().take(HASH_BYTES) {
-            let [high, low] = hex(byte);
-            key.append(high);
-            key.append(low);
-        }
-        key
+        hashed(*hash)
     }
 
     #[inline]
@@ -163,6 +179,18 @@ impl KeyBuilder {
         }
         self.key.append(byte);
     }
+}
+
+/// What stands for a text that is too long.
+fn hashed(hash: Sha256) -> Key {
+    let mut key = Key::EMPTY;
+    key.append(b'#');
+    for &byte in hash.finalize().iter().take(HASH_BYTES) {
+        let [high, low] = hex(byte);
+        key.append(high);
+        key.append(low);
+    }
+    key
 }
 
 /// The name of a part, written once for many keys.
@@ -228,6 +256,20 @@ mod tests {
             key(&[("client_ip", "2001:db8::/64"), ("header:x-user", "a b")]).as_str(),
             "client_ip=2001:db8::/64&header:x-user=a%20b"
         );
+    }
+
+    #[test]
+    fn shards_have_keys_of_their_own() {
+        assert_eq!(key(&[]).of_shard(0).as_str(), "#0");
+        assert_eq!(key(&[("client_ip", "203.0.113.7")]).of_shard(63).as_str(), "client_ip=203.0.113.7#63");
+        assert_eq!(key(&[]).of_shard(99_999).as_str(), "#99999");
+        // Without room for the number, and with none of its own text left.
+        for long in ["x".repeat(120), "x".repeat(300)] {
+            let key = key(&[("k", &long)]);
+            assert_eq!(key.of_shard(7).as_str().len(), 1 + 32 + 2, "{}", key.as_str());
+            assert_ne!(key.of_shard(7), key.of_shard(8));
+            assert_ne!(key.of_shard(7), key);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
@@ -11,9 +12,9 @@ use slidegate::core::time::Millis;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::interval;
+use tokio::time::{interval, sleep};
 
-use crate::config::Config;
+use crate::config::{Config, ShutdownConfig};
 use crate::context::Context;
 use crate::doors::DoorHandler;
 use crate::gateway::{Gateway, RouteError};
@@ -22,9 +23,9 @@ use crate::serving::{self, Bounds};
 use crate::store::{self, AnyStore, LimiterError};
 use crate::{admin, api};
 
-/// How long requests may still take once the server was told to stop. Below the 30 s after which
-/// Kubernetes kills.
-const GRACE: Duration = Duration::from_secs(25);
+/// How long the end may take that it needs from a shared store: giving leases back, and taking leave. Two
+/// round trips, unless the store is away.
+const STORE_FAREWELL: Millis = Millis(1000);
 
 /// How often expired counters are given back. Keys live for windows of seconds to days: more often would
 /// find little, less often would hold memory that traffic peaks left behind.
@@ -61,6 +62,8 @@ pub(crate) struct App {
     api: Option<(TcpListener, Arc<DoorHandler>)>,
     admin: Option<(TcpListener, Arc<DoorHandler>)>,
     addresses: Vec<(&'static str, SocketAddr)>,
+    shutdown: ShutdownConfig,
+    leaving: Arc<AtomicBool>,
 }
 
 impl App {
@@ -73,8 +76,11 @@ impl App {
             client_ip: Arc::new(config.client_ip),
             answers: config.answers,
             metrics: Arc::new(Metrics::new(&mut registry)),
+            leaving: Arc::default(),
         };
-        let mut app = Self { limiter, gateway: None, api: None, admin: None, addresses: Vec::new() };
+        let (shutdown, leaving) = (config.shutdown, context.leaving.clone());
+        let addresses = Vec::new();
+        let mut app = Self { limiter, gateway: None, api: None, admin: None, addresses, shutdown, leaving };
         if let Some(config) = &config.gateway {
             let gateway = Arc::new(Gateway::new(config, context.clone())?);
             app.gateway = Some((app.listen("gateway", config.listen).await?, gateway));
@@ -115,7 +121,8 @@ impl App {
         self.addresses.iter().copied()
     }
 
-    /// Serves every port until `shutdown`, then lets running requests finish.
+    /// Serves every port until `shutdown`, and for the configured delay after it, in which `/readyz` says that it is not
+    /// ready. Then lets running requests finish, and takes leave of a shared store.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) {
         let (stop, stopped) = watch::channel(false);
         let told = || {
@@ -125,19 +132,26 @@ impl App {
                 let _ = stopped.wait_for(|stop| *stop).await;
             }
         };
+        let grace = Duration::from(self.shutdown.grace);
         let mut doors = JoinSet::new();
         if let Some((listener, gateway)) = self.gateway {
             let bounds = gateway.bounds();
-            doors.spawn(serving::serve(listener, gateway, bounds, told(), GRACE));
+            doors.spawn(serving::serve(listener, gateway, bounds, told(), grace));
         }
         for (listener, router) in [self.api, self.admin].into_iter().flatten() {
-            doors.spawn(serving::serve(listener, router, Bounds::new(DOOR_HEAD_BYTES), told(), GRACE));
+            doors.spawn(serving::serve(listener, router, Bounds::new(DOOR_HEAD_BYTES), told(), grace));
         }
-        let sweeper = tokio::spawn(sweep(self.limiter));
+        let sweeper = tokio::spawn(sweep(self.limiter.clone()));
         shutdown.await;
+        self.leaving.store(true, Ordering::Relaxed);
+        sleep(self.shutdown.delay.into()).await;
         let _ = stop.send(true);
         while doors.join_next().await.is_some() {}
         sweeper.abort();
+        // No request is left that could spend anything.
+        if !self.limiter.store().close(STORE_FAREWELL).await {
+            tracing::warn!("the store did not take back what was leased: it ends with its window");
+        }
     }
 }
 

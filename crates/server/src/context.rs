@@ -1,6 +1,7 @@
 //! What every door of a running server shares.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use slidegate::Limiter;
 use slidegate::http::AnswerOptions;
@@ -16,4 +17,6 @@ pub(crate) struct Context {
     pub(crate) client_ip: Arc<ClientIpRule>,
     pub(crate) answers: AnswerOptions,
     pub(crate) metrics: Arc<Metrics>,
+    /// Set once the server was told to stop: balancers shall go elsewhere.
+    pub(crate) leaving: Arc<AtomicBool>,
 }

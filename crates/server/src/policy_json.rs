@@ -4,7 +4,7 @@
 //! {"name": "per-user",
 //!  "limits": [{"name": "burst", "permits": 100, "window_ms": 10000, "algorithm": "sliding_window"}],
 //!  "key": ["{client_ip}"], "missing": "count", "cost": 1, "count_denied": false, "shadow": false,
-//!  "on_store_failure": "local", "failover": "exact",
+//!  "on_store_failure": "local", "failover": "exact", "lease": "none", "shards": 1,
 //!  "exempt": {"methods": ["OPTIONS"], "client_ip": ["10.0.0.0/8"], "headers": ["x-internal"]},
 //!  "overrides": 2}
 //! ```
@@ -14,7 +14,7 @@ use serde::Serialize;
 use slidegate::Policy;
 use slidegate::core::decision::Cost;
 use slidegate::core::limit::Algorithm;
-use slidegate::policy::{CostSource, Exempt, Failover, Missing, NamedLimit, OnStoreFailure};
+use slidegate::policy::{CostSource, Exempt, Failover, Lease, Missing, NamedLimit, OnStoreFailure};
 
 /// A policy.
 #[derive(Debug, Serialize)]
@@ -28,6 +28,8 @@ pub(crate) struct PolicyJson<'a> {
     shadow: bool,
     on_store_failure: &'static str,
     failover: &'static str,
+    lease: String,
+    shards: u32,
     exempt: ExemptJson<'a>,
     /// How many there are: a policy may have one for every tenant.
     overrides: usize,
@@ -74,6 +76,8 @@ impl<'a> From<&'a Policy> for PolicyJson<'a> {
             shadow: policy.is_shadow(),
             on_store_failure: on_store_failure_name(policy.on_store_failure()),
             failover: failover_name(policy.failover()),
+            lease: lease_text(policy.lease()),
+            shards: policy.shards(),
             exempt: policy.exempt().into(),
             overrides: policy.override_count(),
         }
@@ -141,6 +145,15 @@ pub(crate) const fn on_store_failure_name(failure: OnStoreFailure) -> &'static s
         OnStoreFailure::Local => "local",
         OnStoreFailure::Allow => "allow",
         OnStoreFailure::Deny => "deny",
+    }
+}
+
+/// The text for it in configurations.
+pub(crate) fn lease_text(lease: Lease) -> String {
+    match lease {
+        Lease::None => "none".into(),
+        Lease::Auto => "auto".into(),
+        Lease::For(length) => length.to_string(),
     }
 }
 

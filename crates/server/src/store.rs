@@ -66,6 +66,15 @@ impl AnyStore {
         }
     }
 
+    /// Gives back what is leased and not spent, and takes leave of the other instances, within `most`; says whether
+    /// all of it was done. To be called when no more checks come.
+    pub(crate) async fn close(&self, most: Millis) -> bool {
+        match self {
+            Self::Memory(_) => true,
+            Self::Redis(store) => store.close(most).await,
+        }
+    }
+
     /// Gives the memory of expired counters back, and says of how many. Redis does so by itself.
     pub(crate) fn sweep(&self) -> u64 {
         match self {

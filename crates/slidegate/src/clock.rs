@@ -60,6 +60,30 @@ fn monotonic() -> Instant {
     Instant::now()
 }
 
+/// Microseconds since some start, rounded down, on a clock that never steps and goes on while the machine is
+/// suspended: what is leased must not outlive a night in a bag. Where the system has no such clock, it is the
+/// monotonic one.
+#[cfg(feature = "redis")]
+pub(crate) fn since_boot_us() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+    // Goes on while the machine sleeps on Apple's systems.
+    #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+    #[cfg(unix)]
+    {
+        let time = rustix::time::clock_gettime(CLOCK);
+        let whole = u64::try_from(time.tv_sec).unwrap_or_default().saturating_mul(1_000_000);
+        whole.saturating_add(u64::try_from(time.tv_nsec / 1000).unwrap_or_default())
+    }
+    #[cfg(not(unix))]
+    {
+        static START: OnceLock<Instant> = OnceLock::new();
+        u64::try_from(monotonic().duration_since(*START.get_or_init(monotonic)).as_micros())
+            .unwrap_or(u64::MAX)
+    }
+}
+
 impl<C: Clock> Clock for std::sync::Arc<C> {
     fn now(&self) -> Now {
         (**self).now()

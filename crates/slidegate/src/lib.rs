@@ -57,12 +57,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! The **mode** ([`Mode`]) says who answered. `normal` is the exact promise, and so is `cached`: a store that
-//! instances share had denied it, and its permits can't be back yet. What is degraded shows in every decision
+//! The **mode** ([`Mode`]) says who answered. `normal` is the exact promise, and so are `cached`: a store that
+//! instances share had denied it, and its permits can't be back yet; and `leased`: this instance had taken the permit
+//! ahead ([`PolicyBuilder::lease`](policy::PolicyBuilder::lease)). What is degraded shows in every decision
 //! and in the metrics. The memory store has one such mode: `full`, when it holds nothing but keys that are
 //! denied now and so refuses a new one. With a shared store that is away or does not answer in time, the
-//! policies decide ([`PolicyBuilder::on_store_failure`](policy::PolicyBuilder::on_store_failure)): `deny_all`
-//! if any of them denies, which it does unless told otherwise, else `allow_all`. Then nobody counted, and a
+//! policies decide ([`PolicyBuilder::on_store_failure`](policy::PolicyBuilder::on_store_failure)): `local`, from
+//! this instance's share of the limits, unless told otherwise; `deny_all` if any of them denies, or if nobody
+//! knows how many instances there are; `allow_all` if all of them allow. In the last two nobody counted, and a
 //! decision has no numbers but the limits themselves. Peeks, resets and settled reservations are errors then.
 //!
 //! A **reservation** ([`Limiter::reserve`]) charges an estimate now and settles the actual cost later, once. One

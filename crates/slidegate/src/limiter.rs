@@ -286,13 +286,13 @@ fn refuse_impossible(questions: &[Question<'_>]) -> Result<(), CheckError> {
         let too_small = policy
             .set(question.set)
             .iter()
-            .find(|limit| limit.limit().permits() > 0 && question.cost > limit.limit().capacity());
+            .find(|limit| limit.limit().permits() > 0 && question.cost > limit.most_at_once());
         if let Some(limit) = too_small {
             return Err(CheckError::Never {
                 policy: policy.name().clone(),
                 limit: limit.public_name().clone(),
                 cost: question.cost,
-                capacity: limit.limit().capacity(),
+                capacity: limit.most_at_once(),
             });
         }
     }

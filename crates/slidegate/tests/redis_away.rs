@@ -65,8 +65,17 @@ async fn a_frozen_server_is_waited_for_until_the_deadline_and_no_longer() {
     let server = Server::start();
     let limiter = limiter(&server, Millis(50)).await;
     until_normal(&limiter).await;
+    // How many share is known from the first beat on.
+    let mut ticks = interval(Duration::from_millis(20));
+    let beats = async {
+        while limiter.store().figures().instances == 0 {
+            ticks.tick().await;
+        }
+    };
+    timeout(PATIENCE, beats).await.unwrap();
     server.stop();
-    for (policy, expected) in [("denying", Mode::DenyAll), ("allowing", Mode::AllowAll)] {
+    let answers = [("sharing", Mode::Local), ("denying", Mode::DenyAll), ("allowing", Mode::AllowAll)];
+    for (policy, expected) in answers {
         for key in 0..20 {
             let asked = Instant::now();
             let decision = limiter.check(policy, &[&key.to_string()]).await.unwrap();

@@ -3,7 +3,7 @@
 //! | endpoint | role | |
 //! |---|---|---|
 //! | `GET /healthz` | none | `ok`: the process answers |
-//! | `GET /readyz` | none | `{"ready":true,"store":"ok"}`, or `"degraded"` with the nodes that are slow or fail, whatever the store does |
+//! | `GET /readyz` | none | `{"ready":true,"store":"ok"}`, or `"degraded"` with the nodes that are slow or fail, whatever the store does; 503 once it was told to stop |
 //! | `GET /metrics` | read | OpenMetrics: see [`metrics`] |
 //! | `GET /v1/policies` | read | see [`policies`] |
 //! | `POST /v1/peek` | read | a [question](crate::doors::question), decided at no cost: 200 with the decision |
@@ -12,8 +12,10 @@
 //! Probes take no token and are never limited: a probe that fails restarts a healthy process.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -83,13 +85,16 @@ struct Ailing {
     step: &'static str,
 }
 
-/// The port opens once a configuration is in force, so whoever gets here is served by a server that is ready.
-async fn ready(State(admin): State<Arc<Admin>>) -> Json<Readiness> {
+/// The port opens once a configuration is in force, so whoever gets here is served by a server that is ready, until it
+/// is told to stop.
+async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, Json<Readiness>) {
     let store = admin.context.limiter.store();
     let ailing = store.ailing().into_iter();
     let nodes: Vec<_> = ailing.map(|(node, step)| Ailing { node, step: step.name() }).collect();
     let store = if store.is_well() && nodes.is_empty() { "ok" } else { "degraded" };
-    Json(Readiness { ready: true, store, nodes })
+    let ready = !admin.context.leaving.load(Ordering::Relaxed);
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Readiness { ready, store, nodes }))
 }
 
 async fn peek(State(admin): State<Arc<Admin>>, request: Request) -> Result<Response, Problem> {

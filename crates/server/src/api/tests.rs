@@ -254,7 +254,7 @@ async fn a_denial_because_the_store_is_away_is_a_503() {
     struct Away;
     impl Store for Away {
         async fn check(&self, check: &store::Check<'_>) -> Result<store::Answer, StoreError> {
-            let outcome = Outcome { limit: 1, ..Outcome::default() };
+            let outcome = Outcome { limit: 1, violated: true, ..Outcome::default() };
             let outcomes = check.charges.iter().map(|_| outcome).collect();
             let certainty = store::Certainty::Exact;
             Ok(store::Answer { granted: 0, outcomes, mode: Mode::DenyAll, certainty })

@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) gateway: Option<GatewayConfig>,
     pub(crate) api: Option<DoorConfig>,
     pub(crate) admin: Option<DoorConfig>,
+    pub(crate) shutdown: ShutdownConfig,
     pub(crate) telemetry: TelemetryConfig,
 }
 
@@ -119,6 +120,22 @@ pub(crate) enum Tokens {
     /// Whoever brings one of these; there is at least one. `Debug` doesn't show them; compare them in
     /// constant time.
     List(Vec<Token>),
+}
+
+/// How a server ends that is told to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShutdownConfig {
+    /// How long it goes on serving after it has said that it is not ready: until balancers have heard of it.
+    pub(crate) delay: Millis,
+    /// How long requests may still take after that.
+    pub(crate) grace: Millis,
+}
+
+/// Together below the 30 s after which Kubernetes kills.
+impl Default for ShutdownConfig {
+    fn default() -> Self {
+        Self { delay: Millis::ZERO, grace: Millis(25_000) }
+    }
 }
 
 /// Logs.

@@ -4,8 +4,8 @@
 //! as "not available yet" instead of as misspelled.
 
 /// The file itself.
-pub(super) const CONFIGURATION: [&str; 9] =
-    ["store", "client_ip", "headers", "policies", "gateway", "api", "admin", "rls", "telemetry"];
+pub(super) const CONFIGURATION: [&str; 10] =
+    ["store", "client_ip", "headers", "policies", "gateway", "api", "admin", "rls", "shutdown", "telemetry"];
 
 pub(super) const STORE: [&str; 12] = [
     "url",
@@ -21,6 +21,8 @@ pub(super) const STORE: [&str; 12] = [
     "on_slow_store",
     "ladder",
 ];
+
+pub(super) const SHUTDOWN: [&str; 2] = ["delay", "grace"];
 
 pub(super) const TLS: [&str; 3] = ["ca", "cert", "key"];
 
@@ -93,5 +95,6 @@ pub(super) const ALL: [(&str, &[&str]); 19] = [
     ("match", &MATCH),
     ("api", &API),
     ("admin", &ADMIN),
+    ("shutdown", &SHUTDOWN),
     ("telemetry", &TELEMETRY),
 ];

@@ -7,9 +7,9 @@ use std::fmt;
 
 use slidegate::Policy;
 use slidegate::core::limit::{Algorithm, Limit};
-use slidegate::policy::{CostSource, Exempt, Failover, Missing, OnStoreFailure};
+use slidegate::policy::{CostSource, Exempt, Failover, Lease, Missing, OnStoreFailure};
 
-use crate::policy_json::{failover_name, missing_name, on_store_failure_name};
+use crate::policy_json::{failover_name, lease_text, missing_name, on_store_failure_name};
 
 const HEAD: [&str; 7] = ["POLICY", "LIMIT", "PERMITS", "ALGORITHM", "KEY", "COST", "NOTES"];
 
@@ -95,6 +95,12 @@ fn notes(policy: &Policy) -> String {
     if policy.failover() != Failover::default() {
         notes.push(format!("failover: {}", failover_name(policy.failover())));
     }
+    if policy.lease() != Lease::None {
+        notes.push(format!("lease: {}", lease_text(policy.lease())));
+    }
+    if policy.shards() > 1 {
+        notes.push(format!("{} shards", policy.shards()));
+    }
     match policy.override_count() {
         0 => {}
         1 => notes.push("1 override".into()),
@@ -139,6 +145,8 @@ impl fmt::Display for Table {
 
 #[cfg(test)]
 mod tests {
+    use slidegate::core::time::Millis;
+
     use super::*;
 
     #[test]
@@ -158,6 +166,7 @@ mod tests {
                 .limits("0/s")
                 .on_store_failure(OnStoreFailure::Allow)
                 .failover(Failover::Fast)
+                .lease(Lease::For(Millis(20)))
                 .build()
                 .unwrap(),
         ];
@@ -168,7 +177,7 @@ POLICY        LIMIT           PERMITS          ALGORITHM       KEY              
 order-create  order-create-1  4000 per 1s      sliding_window  one counter                  1
               order-create-2  100000 per 1h    sliding_window
 login         login           10 per 15m       sliding_window  {client_ip} {header:x-user}  1     shadow: denies nothing; count_denied; missing: skip
-closed        closed          none (0 per 1s)  sliding_window  one counter                  1     on_store_failure: allow; failover: fast
+closed        closed          none (0 per 1s)  sliding_window  one counter                  1     on_store_failure: allow; failover: fast; lease: 20ms
 ";
         assert_eq!(Table::of(&policies).to_string(), expected);
     }

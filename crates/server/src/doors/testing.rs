@@ -41,6 +41,7 @@ pub(crate) fn context_over(
         client_ip: Arc::new(ClientIpRule::default()),
         answers: AnswerOptions::default(),
         metrics: Arc::new(Metrics::new(&mut registry)),
+        leaving: Arc::default(),
     };
     (context, registry)
 }

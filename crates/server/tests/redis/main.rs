@@ -14,6 +14,7 @@ mod check;
 mod client;
 mod secrets;
 mod sharing;
+mod shutdown;
 mod topologies;
 
 fn program() -> PathBuf {

@@ -11,6 +11,7 @@ use slidegate_core::algorithm::Receipt;
 use slidegate_core::check::Terms;
 use slidegate_core::decision::Cost;
 use slidegate_core::limit::Limit;
+use slidegate_core::time::Millis;
 use smallvec::SmallVec;
 
 use crate::error::StoreError;
@@ -59,6 +60,9 @@ pub(crate) struct OwnedCheck {
     pub(crate) reserve: Option<ReservationId>,
     /// Decide, and charge nothing: the outcomes are those of the counters as they are.
     pub(crate) probe: bool,
+    /// For how long what is granted may be spent, at most [`LEASE_MAX`](slidegate_core::lease::LEASE_MAX); zero: at
+    /// once. Only for `sliding_window` limits.
+    pub(crate) lease: Millis,
 }
 
 impl OwnedCheck {

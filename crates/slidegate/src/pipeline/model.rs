@@ -79,6 +79,10 @@ pub(crate) struct World {
     pub(crate) returned: Vec<Taken>,
     /// What the next calls are like; the default after that.
     pub(crate) courses: VecDeque<Course>,
+    /// The round trip of a store that is slow.
+    pub(crate) slow: Option<Duration>,
+    /// Lanes whose node is not to be asked.
+    pub(crate) away: HashSet<u16>,
     /// What calls are like when `courses` is empty.
     pub(crate) usual: Course,
 }
@@ -205,6 +209,17 @@ pub(crate) fn decide_in(
     let granted = decide(now, times, &mut charges);
     let mut outcomes: Vec<_> = charges.iter().map(|charge| charge.outcome).collect();
     let mut receipts: Vec<_> = charges.iter().map(|charge| charge.receipt).collect();
+    if check.lease > Millis::ZERO {
+        // The same charge once more, and this time the window is held open for it.
+        drawn.clone_from(&before);
+        for ((state, charge), receipt) in drawn.iter_mut().zip(&check.charges).zip(&mut receipts) {
+            state.settle(now, &charge.limit);
+            let State::TickLog(log) = state else { panic!("only sliding windows are leased") };
+            let units = granted * charge.cost;
+            *receipt =
+                Some(log.lease(now, &charge.limit, units, check.lease)).filter(|taken| taken.units > 0);
+        }
+    }
     if check.probe {
         drawn = before;
         receipts.fill(None);
@@ -227,13 +242,23 @@ fn refund(world: &mut World, now: Now, taken: &Taken, units: u32) -> u32 {
     state.refund(now, &taken.limit, &taken.receipt, units)
 }
 
-/// Nodes that are always well, of an instance that knows of no other and remembers nothing.
+/// Nodes that are as a test says, of an instance that knows of no other and remembers nothing.
 impl Nodes for Model {
     fn are_troubled(&self) -> bool {
-        false
+        self.world(|world| world.slow.is_some() || !world.away.is_empty())
     }
 
-    fn away(&self, _: u16) -> Option<Away> {
+    fn away(&self, lane: u16) -> Option<Away> {
+        let era = Era { number: 1, began_us: 0 };
+        self.world(|world| world.away.contains(&lane))
+            .then_some(Away { era, fault: Some(Fault::Disconnected) })
+    }
+
+    fn slow_round_trip(&self, _: u16) -> Option<Duration> {
+        self.world(|world| world.slow)
+    }
+
+    fn doubt(&self, _: u16) -> Option<Era> {
         None
     }
 
@@ -268,7 +293,7 @@ impl Batch for Model {
             terms: charge.terms,
             exact: false,
         });
-        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false }
+        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false, lease: Millis::ZERO }
     }
 
     async fn call(&self, checks: Vec<Counted>) -> Vec<Result<Decided, StoreError>> {
@@ -354,7 +379,7 @@ pub(crate) fn charge(name: &str, lane: u16, permits: u64, window_ms: u64) -> Own
 /// A check of the tests, its charges numbered as groups of their own.
 pub(crate) fn check(charges: impl IntoIterator<Item = OwnedCharge>) -> OwnedCheck {
     let charges = (0..).zip(charges).map(|(group, charge)| OwnedCharge { group, ..charge });
-    OwnedCheck { charges: charges.collect(), reserve: None, probe: false }
+    OwnedCheck { charges: charges.collect(), reserve: None, probe: false, lease: Millis::ZERO }
 }
 
 /// Any algorithm, with small numbers.

@@ -3,6 +3,8 @@
 //!
 //! Instants are microseconds on the instance's own clock, which never steps ([`Nodes::now_us`]).
 
+use std::time::Duration;
+
 use slidegate_core::instance::Era;
 use slidegate_core::instance::share::Place;
 use slidegate_core::limit::Limit;
@@ -18,6 +20,13 @@ pub(crate) trait Nodes: Send + Sync + 'static {
 
     /// Whether checks of a lane are to be decided without the store, and since when.
     fn away(&self, lane: u16) -> Option<Away>;
+
+    /// How long the node of a lane takes to answer, if it is slow and permits are to be leased for it.
+    fn slow_round_trip(&self, lane: u16) -> Option<Duration>;
+
+    /// A check was not decided that needed this lane's node, although it was held to be well: the era in which the check
+    /// is answered. It is the same one until a call is answered. `None`: nobody serves the lane.
+    fn doubt(&self, lane: u16) -> Option<Era>;
 
     /// The check in the store's terms.
     fn own(&self, check: &Check<'_>) -> OwnedCheck;

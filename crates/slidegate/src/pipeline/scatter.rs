@@ -339,7 +339,8 @@ fn parts(check: OwnedCheck, is_shared: &[bool]) -> Vec<Part> {
     for (index, charge) in check.charges.into_iter().enumerate() {
         let lane = charge.key.lane();
         let at = parts.iter().position(|part| part.check.lane() == lane).unwrap_or_else(|| {
-            let check = OwnedCheck { charges: SmallVec::new(), reserve: None, probe: false };
+            let check =
+                OwnedCheck { charges: SmallVec::new(), reserve: None, probe: false, lease: Millis::ZERO };
             parts.push(Part { check, indexes: SmallVec::new(), shared: false });
             parts.len() - 1
         });

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use slidegate_core::key::PartName;
+use slidegate_core::limit::Algorithm;
+use slidegate_core::time::Millis;
 
 use super::limits::name_id;
 use super::{
-    Cost, CostSource, Exempt, Failover, KEY_PARTS_MAX, LIMITS_MAX, Limit, Missing, NAME_LEN_MAX, NamedLimit,
-    OVERRIDES_MAX, OnStoreFailure, Overrides, ParseLimitError, Pattern, Policy, Template, TemplateError,
-    Terms, WILDCARD_OVERRIDES_MAX, parse_limits,
+    Cost, CostSource, Exempt, Failover, KEY_PARTS_MAX, LIMITS_MAX, Lease, Limit, Missing, NAME_LEN_MAX,
+    NamedLimit, OVERRIDES_MAX, OnStoreFailure, Overrides, ParseLimitError, Pattern, Policy, SHARDS_MAX,
+    Template, TemplateError, Terms, WILDCARD_OVERRIDES_MAX, parse_limits,
 };
 
 /// Why a policy can't be built.
@@ -105,6 +107,46 @@ pub enum PolicyError {
         /// The part.
         part: Arc<str>,
     },
+    /// A lease that is longer than a limit of the policy allows.
+    #[error("policy {policy}: a lease of {lease} is too long for a window of {window}: at most {longest}")]
+    LeaseLength {
+        /// The policy.
+        policy: Arc<str>,
+        /// What was asked for.
+        lease: Millis,
+        /// The window.
+        window: Millis,
+        /// The longest that it allows.
+        longest: Millis,
+    },
+    /// A lease of a limit whose algorithm knows none, or whose window is too short for one.
+    #[error(
+        "policy {policy}: {algorithm} with a window of {window} can't be leased: use sliding_window, from 50ms"
+    )]
+    LeaseLimit {
+        /// The policy.
+        policy: Arc<str>,
+        /// Its algorithm.
+        algorithm: &'static str,
+        /// Its window.
+        window: Millis,
+    },
+    /// Shards that are none, too many, or more than a limit has permits.
+    #[error(
+        "policy {policy}: {shards} shards: from 1 to {SHARDS_MAX}, and at most as many as a limit has permits"
+    )]
+    Shards {
+        /// The policy.
+        policy: Arc<str>,
+        /// What was asked for.
+        shards: u32,
+    },
+    /// Refused requests can't be counted where permits are leased, or where a limit is split.
+    #[error("policy {policy}: count_denied goes with neither lease nor shards: leave one of them out")]
+    CountDenied {
+        /// The policy.
+        policy: Arc<str>,
+    },
     /// Too many overrides, or too many with a `*`.
     #[error(
         "policy {policy} has too many overrides: at most {OVERRIDES_MAX}, {WILDCARD_OVERRIDES_MAX} of them with *"
@@ -130,6 +172,8 @@ pub struct PolicyBuilder {
     terms: Terms,
     on_store_failure: OnStoreFailure,
     failover: Failover,
+    lease: Lease,
+    shards: u32,
     overrides: Vec<(Vec<Pattern>, GivenLimits)>,
     fault: Option<PolicyError>,
 }
@@ -146,6 +190,8 @@ impl PolicyBuilder {
             terms: Terms::default(),
             on_store_failure: OnStoreFailure::default(),
             failover: Failover::default(),
+            lease: Lease::default(),
+            shards: 1,
             overrides: Vec::new(),
             fault: None,
         }
@@ -224,6 +270,20 @@ impl PolicyBuilder {
         self
     }
 
+    /// Takes permits of a shared store ahead, and spends them on this instance: a busy key then costs a call in the time
+    /// of a lease. Exact, at the price of W / (W + lease) of the limit. Not unless this says so.
+    pub const fn lease(mut self, lease: Lease) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Splits the limits of each key into so many parts in a shared store, which may lie on different nodes of a
+    /// cluster. A check must fit into one of them. One, unless this says otherwise.
+    pub const fn shards(mut self, shards: u32) -> Self {
+        self.shards = shards;
+        self
+    }
+
     /// Other limits, named or not, for keys that match these patterns, one for each part of the key.
     pub fn override_limits(mut self, key: Vec<Pattern>, limits: Vec<(Option<Arc<str>>, Limit)>) -> Self {
         self.overrides.push((key, limits));
@@ -249,6 +309,8 @@ impl PolicyBuilder {
             overrides.add(&names, patterns.clone(), sets.len());
             sets.push(self.name_limits(limits)?);
         }
+        self.check_lease(&sets)?;
+        self.check_shards(&sets)?;
         if self.overrides.len() > OVERRIDES_MAX || overrides.wildcards() > WILDCARD_OVERRIDES_MAX {
             return Err(PolicyError::OverrideCount { policy: self.name });
         }
@@ -265,6 +327,8 @@ impl PolicyBuilder {
             terms: self.terms,
             on_store_failure: self.on_store_failure,
             failover: self.failover,
+            lease: self.lease,
+            shards: self.shards,
         })
     }
 
@@ -297,6 +361,41 @@ impl PolicyBuilder {
         }
     }
 
+    fn check_lease(&self, sets: &[Vec<NamedLimit>]) -> Result<(), PolicyError> {
+        if self.lease == Lease::None {
+            return Ok(());
+        }
+        let policy = self.name.clone();
+        if self.terms.count_denied {
+            return Err(PolicyError::CountDenied { policy });
+        }
+        for limit in sets.iter().flatten().map(NamedLimit::limit) {
+            let (window, longest) = (limit.window(), Lease::longest(limit));
+            let algorithm = limit.algorithm();
+            if !matches!(algorithm, Algorithm::SlidingWindow { .. }) || longest == Millis::ZERO {
+                return Err(PolicyError::LeaseLimit { policy, algorithm: algorithm.name(), window });
+            }
+            if let Lease::For(lease) = self.lease
+                && !(Millis(1)..=longest).contains(&lease)
+            {
+                return Err(PolicyError::LeaseLength { policy, lease, window, longest });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_shards(&self, sets: &[Vec<NamedLimit>]) -> Result<(), PolicyError> {
+        let policy = self.name.clone();
+        let too_small = |limit: &NamedLimit| (1..self.shards).contains(&limit.limit().permits());
+        if !(1..=SHARDS_MAX).contains(&self.shards) || sets.iter().flatten().any(too_small) {
+            return Err(PolicyError::Shards { policy, shards: self.shards });
+        }
+        if self.shards > 1 && self.terms.count_denied {
+            return Err(PolicyError::CountDenied { policy });
+        }
+        Ok(())
+    }
+
     fn check_patterns(&self, patterns: &[Pattern]) -> Result<(), PolicyError> {
         let (expected, given) = (self.key.len(), patterns.len());
         if expected != given {
@@ -325,7 +424,10 @@ impl PolicyBuilder {
             if let Some(name) = name {
                 check_name(name)?;
             }
-            let limit = NamedLimit::new(&self.name, name.as_deref(), index + 1, count, *limit);
+            let mut limit = NamedLimit::new(&self.name, name.as_deref(), index + 1, count, *limit);
+            if (2..=SHARDS_MAX).contains(&self.shards) && !self.terms.shadow {
+                limit.split(self.shards);
+            }
             if let Some(name) = shared_name(&named, &limit) {
                 return Err(PolicyError::DuplicateLimit { policy: self.name.clone(), name });
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
+use slidegate_core::instance::share::{Place, share_of};
 use slidegate_core::limit::Limit;
 
 use crate::http::fields::LimitText;
@@ -15,6 +16,10 @@ pub struct NamedLimit {
     id: u64,
     limit: Limit,
     text: LimitText,
+    /// The different shares that shards have of it; empty: it is not split.
+    shares: Vec<Self>,
+    /// The share of each shard.
+    share_of: Vec<u8>,
 }
 
 impl NamedLimit {
@@ -30,7 +35,34 @@ impl NamedLimit {
         let digest = Sha256::digest(store_name.as_bytes());
         let id = digest.iter().take(8).fold(0, |id, byte| (id << 8) | u64::from(*byte));
         let text = LimitText::new(&public_name, &limit);
-        Self { store_name, public_name, id, limit, text }
+        Self { store_name, public_name, id, limit, text, shares: Vec::new(), share_of: Vec::new() }
+    }
+
+    /// Splits it into so many shards, whose shares add up to it.
+    pub(super) fn split(&mut self, shards: u32) {
+        let whole = self.clone();
+        for place in 0..shards {
+            let limit = share_of(&whole.limit, Place::new(place, shards));
+            let known = self.shares.iter().position(|share| share.limit == limit);
+            let at = known.unwrap_or_else(|| {
+                self.shares.push(Self { limit, ..whole.clone() });
+                self.shares.len() - 1
+            });
+            // Shares differ by one permit at the most, and by one of the burst.
+            self.share_of.push(u8::try_from(at).unwrap_or(u8::MAX));
+        }
+    }
+
+    /// The share of one shard; the whole where it is not split.
+    pub(crate) fn share(&self, place: u32) -> &Self {
+        let at = usize::try_from(place).ok().and_then(|place| self.share_of.get(place));
+        at.and_then(|at| self.shares.get(usize::from(*at))).unwrap_or(self)
+    }
+
+    /// The most that one check can ever be granted: what the smallest shard holds.
+    pub fn most_at_once(&self) -> u32 {
+        let shares = self.shares.iter().map(|share| share.limit.capacity());
+        shares.min().unwrap_or_else(|| self.limit.capacity())
     }
 
     /// The name that its counters go by in the store: its own, or its position. Renaming a limit starts it

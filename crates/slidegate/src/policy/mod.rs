@@ -6,6 +6,7 @@ use slidegate_core::check::Terms;
 use slidegate_core::decision::Cost;
 use slidegate_core::key::PartName;
 use slidegate_core::limit::{LIMITS_MAX, Limit, ParseLimitError, parse_limits};
+use slidegate_core::time::Millis;
 
 mod builder;
 mod exempt;
@@ -25,6 +26,12 @@ use overrides::Overrides;
 
 /// The longest name of a policy or limit, in bytes.
 pub const NAME_LEN_MAX: usize = 64;
+
+/// A lease takes at most this part of the window: so at least 98 % of the limit can be used.
+pub const LEASE_PARTS: u64 = 50;
+
+/// The most shards of a policy.
+pub const SHARDS_MAX: u32 = 64;
 
 /// The most key templates of one policy.
 pub const KEY_PARTS_MAX: usize = 8;
@@ -46,6 +53,8 @@ pub struct Policy {
     terms: Terms,
     on_store_failure: OnStoreFailure,
     failover: Failover,
+    lease: Lease,
+    shards: u32,
 }
 
 /// What a check is answered when a shared store does not decide it in time.
@@ -71,6 +80,25 @@ pub enum Failover {
     Exact,
     /// Nothing is remembered: what was lost is admitted again.
     Fast,
+}
+
+/// Whether an instance takes permits of a shared store ahead, to spend them itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lease {
+    /// It asks for each check.
+    #[default]
+    None,
+    /// For so long, at most a fiftieth of the window.
+    For(Millis),
+    /// For 20 ms, or four round trips to the store where that is longer; at most a fiftieth of the window.
+    Auto,
+}
+
+impl Lease {
+    /// How long permits of a limit may be leased, at the most. Every caller counts the window as so much longer.
+    pub const fn longest(limit: &Limit) -> Millis {
+        Millis(limit.window().get() / LEASE_PARTS)
+    }
 }
 
 /// What happens when a request lacks a part of the key.
@@ -161,6 +189,22 @@ impl Policy {
     /// What a failover of a shared store may do to its limits.
     pub const fn failover(&self) -> Failover {
         self.failover
+    }
+
+    /// Whether permits are taken ahead.
+    pub const fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    /// How many parts the limits of each key are split into in a shared store; 1: not at all.
+    pub const fn shards(&self) -> u32 {
+        self.shards
+    }
+
+    /// The same, as far as it is done: a policy that only watches is not split, since what it would have denied is not
+    /// told by one of its shards.
+    pub(crate) const fn split(&self) -> u32 {
+        if self.terms.shadow { 1 } else { self.shards }
     }
 
     pub(crate) const fn terms(&self) -> Terms {

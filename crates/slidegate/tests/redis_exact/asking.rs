@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use slidegate::core::instance::ladder::Thresholds;
 use slidegate::core::time::Millis;
 use slidegate::error::Fault;
 use slidegate::policy::OnStoreFailure;
@@ -23,6 +24,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 pub(crate) fn config(url: &str, timeout: Millis) -> RedisConfig {
     RedisConfig::parse(url).unwrap().timeout(timeout)
+}
+
+/// The same, but no breaker keeps checks from the store, whatever fails.
+pub(crate) fn config_without_breaker(url: &str, timeout: Millis) -> RedisConfig {
+    let never = Thresholds { failures: u32::MAX, calls_min: u32::MAX, ..Thresholds::default() };
+    config(url, timeout).ladder(never)
 }
 
 /// A limiter that has connected.

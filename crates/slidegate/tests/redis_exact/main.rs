@@ -11,6 +11,7 @@ mod crowds;
 mod failover;
 mod faults;
 mod memory;
+mod outage;
 mod put_back;
 mod replies;
 mod resharding;

@@ -8,7 +8,7 @@ use slidegate::error::Fault;
 use slidegate_testbed::redis::Server;
 use tokio::time::Instant;
 
-use crate::asking::{check, config, denying_and_allowing, faults, limiter, recovers};
+use crate::asking::{check, config_without_breaker, denying_and_allowing, faults, limiter, recovers};
 
 /// Of each policy.
 const CHECKS: u32 = 1000;
@@ -17,7 +17,9 @@ const CHECKS: u32 = 1000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_refuses_new_keys_and_policies_say_what_is_answered() {
     let server = Server::options().max_memory(0, "noeviction").start();
-    let limiter = limiter(&config(&server.url(), Millis(2_000)), denying_and_allowing()).await;
+    // A breaker would keep them from the server.
+    let patient = config_without_breaker(&server.url(), Millis(2_000));
+    let limiter = limiter(&patient, denying_and_allowing()).await;
     assert_eq!(check(&limiter, "denying", &["first"]).await.mode(), Mode::Normal);
     let full: u64 = server.info("used_memory").parse().unwrap();
     // Half of what is there: buffers of clients come and go, and must make no room.

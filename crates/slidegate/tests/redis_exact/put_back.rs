@@ -9,24 +9,26 @@ use slidegate::policy::{Failover, OnStoreFailure};
 use slidegate::store::redis::RedisStore;
 use slidegate::{Limiter, Mode, Policy};
 use slidegate_testbed::crowd::{Record, largest_window};
-use slidegate_testbed::redis::{Sentinels, Server};
+use slidegate_testbed::redis::{Cluster, Sentinels, Server};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::asking::{PATIENCE, beside, config, eventually, keeps_asking, limiter, sentinel_url};
 
 const LIMIT: u32 = 300;
+/// Longer than it takes until there is another master, so that what was lost still counts.
 const WINDOW: Duration = Duration::from_secs(3);
+const WINDOW_OF_CLUSTER: Duration = Duration::from_secs(8);
 const INSTANCES: usize = 4;
 
 /// Which policy: with a ledger, and without.
 const EXACT: &str = "exact";
 const FAST: &str = "fast";
 
-fn policies() -> Vec<Policy> {
+fn policies(window: Duration) -> Vec<Policy> {
     // Without the store nothing is admitted, so that all that counts is what the store has granted.
     let policy = |name, failover| {
-        let limits = format!("{LIMIT}/{}ms", WINDOW.as_millis());
+        let limits = format!("{LIMIT}/{}ms", window.as_millis());
         let builder = Policy::builder(name).limits(&limits).failover(failover);
         builder.on_store_failure(OnStoreFailure::Deny).build().unwrap()
     };
@@ -34,10 +36,10 @@ fn policies() -> Vec<Policy> {
 }
 
 /// Instances that know of each other.
-async fn instances(url: &str) -> Vec<Limiter<RedisStore>> {
+async fn instances(url: &str, window: Duration) -> Vec<Limiter<RedisStore>> {
     let mut limiters = Vec::new();
     for _ in 0..INSTANCES {
-        limiters.push(limiter(&config(url, Millis(100)), policies()).await);
+        limiters.push(limiter(&config(url, Millis(100)), policies(window)).await);
     }
     for limiter in &limiters {
         let all = || async { (limiter.store().figures().instances == 4).then_some(()) };
@@ -69,14 +71,14 @@ impl Load {
     }
 
     /// The largest number that a window of each policy has admitted, and how many were in all.
-    async fn end(self) -> [(u32, usize); 2] {
+    async fn end(self, window: Duration) -> [(u32, usize); 2] {
         self.done.store(true, Relaxed);
         let records = self.callers.join_all().await;
         [EXACT, FAST].map(|policy| {
             let of = records.iter().filter(|(name, _)| *name == policy);
             let records: Vec<Record> =
                 of.flat_map(|(_, records)| records).map(|(record, _)| *record).collect();
-            let window_us = u64::try_from(WINDOW.as_micros()).unwrap();
+            let window_us = u64::try_from(window.as_micros()).unwrap();
             let admitted = records.iter().filter(|record| record.is_admitted()).count();
             (largest_window(&records, window_us), admitted)
         })
@@ -107,25 +109,19 @@ async fn goes_on(limiters: &[Limiter<RedisStore>]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_without_persistence_admits_no_more_than_the_limit() {
     let server = Arc::new(beside(Server::start).await);
-    let limiters = instances(&server.url()).await;
+    let limiters = instances(&server.url(), WINDOW).await;
     let load = Load::start(&limiters);
     passed(&load, Duration::from_millis(1_100)).await;
     let restarted = server.clone();
     beside(move || restarted.restart()).await;
-    goes_on(&limiters).await;
-    passed(&load, Duration::from_millis(1_100) + WINDOW * 2).await;
-    let [(exact, exact_in_all), (fast, _)] = load.end().await;
-    println!("at most {exact} with ledgers ({exact_in_all} in all), {fast} without, of {LIMIT}");
-    assert!(fast * 10 > LIMIT * 12, "void: {fast} without ledgers, of {LIMIT}");
-    assert!(exact <= LIMIT, "{exact} of {LIMIT}");
-    assert!(exact_in_all > LIMIT as usize * 3 / 2, "{exact_in_all}: it must go on, too");
+    verdict(&limiters, load, WINDOW).await;
 }
 
 /// A promoted replica does not know the last grants: it was held back, and the master killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_behind_and_promoted_admits_no_more_than_the_limit() {
     let sentinels = Arc::new(beside(Sentinels::start).await);
-    let limiters = instances(&sentinel_url(&sentinels)).await;
+    let limiters = instances(&sentinel_url(&sentinels), WINDOW).await;
     let held = sentinels.clone();
     beside(move || held.master().hold_back_replication(&held.replicas())).await;
     let load = Load::start(&limiters);
@@ -139,9 +135,46 @@ async fn a_replica_that_is_behind_and_promoted_admits_no_more_than_the_limit() {
         failing.wait_for_other_master(port);
     })
     .await;
-    goes_on(&limiters).await;
-    passed(&load, Duration::from_millis(1_100) + WINDOW * 3).await;
-    let [(exact, exact_in_all), (fast, _)] = load.end().await;
+    verdict(&limiters, load, WINDOW).await;
+}
+
+/// The same of one master of a cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_of_a_cluster_that_is_behind_and_promoted_admits_no_more_than_the_limit() {
+    let cluster = Arc::new(beside(Cluster::start).await);
+    let limiters = instances(&format!("redis-cluster://{}", cluster.addresses()), WINDOW_OF_CLUSTER).await;
+    // Both counters on one master: it is the one that is killed.
+    let slots = [EXACT, FAST].map(|policy| cluster.slot_of(&format!("sg:{{{policy}}}:{policy}:1")));
+    let held = cluster.clone();
+    let replicas: Vec<u16> = beside(move || {
+        let (to, replicas) = (held.master_of(slots[0]), held.replicas_of(slots[0]));
+        if held.master_of(slots[1]).port() != to.port() {
+            held.move_slot(slots[1], to);
+        }
+        to.hold_back_replication(&replicas);
+        replicas.iter().map(|replica| replica.port()).collect()
+    })
+    .await;
+    let load = Load::start(&limiters);
+    passed(&load, Duration::from_millis(1_100)).await;
+    let failing = cluster.clone();
+    beside(move || {
+        let old = failing.master_of(slots[0]);
+        old.kill();
+        let frozen = failing.nodes().iter().filter(|node| replicas.contains(&node.port()));
+        frozen.for_each(Server::cont);
+        failing.wait_for_other_master(slots[0], old.port());
+    })
+    .await;
+    verdict(&limiters, load, WINDOW_OF_CLUSTER).await;
+}
+
+/// A window and a half after the store has come back: with ledgers the limit was kept, without it was not.
+async fn verdict(limiters: &[Limiter<RedisStore>], load: Load, window: Duration) {
+    goes_on(limiters).await;
+    let back = load.start.elapsed();
+    passed(&load, back + window * 3 / 2).await;
+    let [(exact, exact_in_all), (fast, _)] = load.end(window).await;
     println!("at most {exact} with ledgers ({exact_in_all} in all), {fast} without, of {LIMIT}");
     assert!(fast * 10 > LIMIT * 12, "void: {fast} without ledgers, of {LIMIT}");
     assert!(exact <= LIMIT, "{exact} of {LIMIT}");

@@ -56,6 +56,7 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
     gauges(
         &[
             ("store_connected", "1 while calls can be sent.", figures.connected.into()),
+            ("store_in_roll_call", "1 while this instance is in a roll call.", figures.in_roll_call.into()),
             (
                 "store_failing",
                 "1 from a check that failed until checks were answered.",
@@ -83,6 +84,18 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
                 figures.coalesced,
             ),
             ("store_cached_denials", "Checks denied from the denial cache.", figures.cached_denials),
+            ("store_lease_calls", "Calls that leased permits.", figures.lease_calls),
+            ("store_leased_checks", "Checks allowed from a lease.", figures.leased),
+            (
+                "store_leased_denials",
+                "Checks denied without a call, since a lease had just found the limit reached.",
+                figures.leased_denials,
+            ),
+            (
+                "store_unspent_checks",
+                "Checks that were leased and given back unspent.",
+                figures.leases_given_back,
+            ),
             ("store_scattered_checks", "Checks of several slots of a cluster.", figures.scattered),
             ("store_given_back", "Counters that were given something back.", figures.given_back),
             (
@@ -91,6 +104,11 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
                 figures.unconfirmed,
             ),
             ("store_reconnects", "Connections opened in place of lost ones.", figures.reconnects),
+            (
+                "store_roll_calls",
+                "Roll calls after another master answered, or after an outage.",
+                figures.roll_calls,
+            ),
         ],
         encoder,
     )?;

@@ -42,6 +42,7 @@ pub(super) async fn ask(file: &Path, question: String) -> Result<Answer, String>
         client_ip: Arc::new(config.client_ip),
         answers: config.answers,
         metrics: Arc::new(Metrics::new(&mut Registry::default())),
+        leaving: Arc::default(),
     };
     let api =
         api::router(context, &DoorConfig { listen: ([127, 0, 0, 1], 0).into(), tokens: Tokens::Anyone });

@@ -5,6 +5,7 @@
 
 mod client_ip;
 mod doors;
+mod leases;
 mod limits;
 mod net;
 mod outage;
@@ -18,11 +19,12 @@ mod upstream;
 
 use std::sync::Arc;
 
+use slidegate::core::time::Millis;
 use slidegate::http::{AnswerOptions, Legacy};
 
 use super::fields::{Fields, Reader};
 use super::files::Files;
-use super::model::{Config, LogFormat, StoreConfig, StoreKind, TelemetryConfig};
+use super::model::{Config, LogFormat, ShutdownConfig, StoreConfig, StoreKind, TelemetryConfig};
 use super::schema;
 use super::source::Span;
 use super::yaml::{ENVOY_FILES, ENVOY_HELP, Node, Value};
@@ -99,6 +101,8 @@ pub(super) fn config(root: &Node, files: &Files<'_>, reader: &mut Reader<'_>) ->
         .get("telemetry")
         .map_or_else(|| Some(TelemetryConfig::default()), |node| telemetry(node, reader));
     fields.later("rls", None, reader);
+    let shutdown =
+        fields.get("shutdown").map_or_else(|| Some(ShutdownConfig::default()), |node| shutdown(node, reader));
     let drafts = policies::policies(&fields, client_ip.as_ref(), reader);
     refuse_secrets_without_key(store.as_ref(), drafts.as_deref().unwrap_or_default(), reader);
     let gateway =
@@ -124,6 +128,7 @@ pub(super) fn config(root: &Node, files: &Files<'_>, reader: &mut Reader<'_>) ->
             gateway,
             api: api?,
             admin: admin?,
+            shutdown: shutdown?,
             telemetry: telemetry?,
         },
         places,
@@ -157,6 +162,19 @@ fn headers(node: &Node, reader: &mut Reader<'_>) -> Option<AnswerOptions> {
         fields.get("legacy").map_or(Some(Legacy::None), |node| reader.choice(node, "legacy", &words, &[]));
     let mode = fields.get("mode").map_or(Some(false), |node| reader.bool(node, "mode"));
     Some(AnswerOptions { legacy: legacy?, mode: mode? })
+}
+
+/// The longest delay or grace: an orchestrator has lost its patience long before.
+const ENDING_MAX: Millis = Millis(3_600_000);
+
+fn shutdown(node: &Node, reader: &mut Reader<'_>) -> Option<ShutdownConfig> {
+    let fields = Fields::of(node, "shutdown", &schema::SHUTDOWN, reader)?;
+    let usual = ShutdownConfig::default();
+    let mut length = |name: &'static str, usual: Millis| {
+        fields.get(name).map_or(Some(usual), |node| reader.duration(node, name, Millis::ZERO..=ENDING_MAX))
+    };
+    let (delay, grace) = (length("delay", usual.delay), length("grace", usual.grace));
+    Some(ShutdownConfig { delay: delay?, grace: grace? })
 }
 
 fn telemetry(node: &Node, reader: &mut Reader<'_>) -> Option<TelemetryConfig> {

@@ -12,7 +12,7 @@ use slidegate::policy::{
 };
 
 use super::limits::{self, Placed};
-use super::{Draft, PolicyPlaces, net, overrides};
+use super::{Draft, PolicyPlaces, leases, net, overrides};
 use crate::config::fields::{Fields, Reader};
 use crate::config::schema;
 use crate::config::source::Span;
@@ -83,7 +83,11 @@ fn policy(node: &Node, client_ip: Option<&ClientIpRule>, reader: &mut Reader<'_>
         }
         match builder.build() {
             Ok(policy) => draft.policy = Some(policy),
-            Err(error) => reader.error(fields.head(reader.source), error.to_string(), "change this policy"),
+            Err(error) => {
+                let place = leases::place_of(&error, &fields);
+                let (at, help) = place.unwrap_or_else(|| (fields.head(reader.source), "change this policy"));
+                reader.error(at, error.to_string(), help);
+            }
         }
     }
     Some(draft)
@@ -95,9 +99,7 @@ fn settings(
     reader: &mut Reader<'_>,
 ) -> Option<impl FnOnce(PolicyBuilder) -> PolicyBuilder + use<>> {
     fields.later("charge_if", None, reader);
-    for (name, default) in [("lease", "none"), ("shards", "1")] {
-        fields.later(name, Some(default), reader);
-    }
+    let leases = leases::settings(fields, reader);
     let words = [
         ("count", Missing::Count),
         ("skip", Missing::Skip),
@@ -121,9 +123,9 @@ fn settings(
         .get("failover")
         .map_or(Some(Failover::default()), |node| reader.choice(node, "failover", &words, &[]));
     let (missing, count_denied, shadow, exempt) = (missing?, count_denied?, shadow?, exempt?);
-    let (failure, failover) = (failure?, failover?);
+    let (failure, failover, leases) = (failure?, failover?, leases?);
     Some(move |builder: PolicyBuilder| {
-        builder
+        leases(builder)
             .missing(missing)
             .count_denied(count_denied)
             .shadow(shadow)

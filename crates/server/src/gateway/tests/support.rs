@@ -109,6 +109,7 @@ impl Setup {
             client_ip: Arc::new(self.client_ip),
             answers: self.answers,
             metrics: Arc::new(Metrics::new(&mut Registry::default())),
+            leaving: Arc::default(),
         };
         let config = GatewayConfig {
             listen: ([127, 0, 0, 1], 0).into(),

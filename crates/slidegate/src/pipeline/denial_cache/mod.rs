@@ -18,14 +18,14 @@
 //! # Wrong refusals
 //! Only after permits were given back that this instance has not heard of: a refund or a reset through
 //! another one, a check that was cancelled on its way, a server's clock that stepped forward. Then for at
-//! most [`BOUND`], or [`BOUND_RETURNING`] if a policy of the check was seen to reserve on this instance: that
+//! most [`BOUND`], or [`BOUND_RETURNING`] if a policy of the check leases, or was seen to reserve on this instance: that
 //! is how it is known that its permits come back. What is settled or reset through this instance is
 //! forgotten at once; a changed limit is another limit. Time in which the machine is suspended does not count,
 //! so the bound may last that much longer on the wall clock.
 //!
 //! # What is not repeated
 //! Peeks; checks with a policy that counts denied requests; refusals of shadow policies alone; whatever was
-//! not decided by the counters (any mode but `normal`); refusals that are not [exact](Certainty::Exact). A reservation is denied like any check.
+//! not decided by the counters (any mode but `normal`; what a lease denies is remembered by the lease); refusals that are not [exact](Certainty::Exact). A reservation is denied like any check.
 //!
 //! # Costs
 //! A cost above one that was denied is denied as well, but its wait is longer and not known here. So it is
@@ -40,10 +40,11 @@ use slidegate_core::time::Millis;
 use tokio::time::Instant;
 
 use crate::error::StoreError;
+use crate::policy::Lease;
 use crate::store::{Answer, Certainty, Check, Counter, ReservationId, Settled, Store};
 
 mod denials;
-mod names;
+pub(crate) mod names;
 mod returns;
 
 use denials::{Denials, Found, Question};
@@ -140,7 +141,7 @@ impl Memory {
 
     /// Learns from what the store has decided by now. `others`: denials of the same counters are known.
     fn learn(&self, question: &Question<'_>, others: bool, answer: &Answer, now_us: u64) {
-        if answer.mode != Mode::Normal || answer.certainty != Certainty::Exact {
+        if !matches!(answer.mode, Mode::Normal | Mode::Leased) || answer.certainty != Certainty::Exact {
             return;
         }
         if answer.granted > 0 {
@@ -150,7 +151,11 @@ impl Memory {
             }
             return;
         }
-        let returning = self.returns.returning(question.charges);
+        // Where permits are leased, whoever holds the lease knows better when to ask again.
+        if answer.mode == Mode::Leased {
+            return;
+        }
+        let returning = self.returns.returning(question.charges) || leases(question.charges);
         let bound = if returning { BOUND_RETURNING } else { BOUND };
         // Rounded up, as what is counted from it is told.
         let answered_us = now_us.saturating_add(1);
@@ -158,6 +163,11 @@ impl Memory {
             self.remembered.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether any policy of these leases, here or on other instances: then permits are given back as a rule.
+fn leases(charges: &[crate::store::Charge<'_>]) -> bool {
+    charges.iter().any(|charge| charge.counter.policy.lease() != Lease::None)
 }
 
 /// Whether a denial of this check may be repeated, so that asking again changes nothing.

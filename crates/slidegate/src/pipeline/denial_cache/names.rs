@@ -13,48 +13,48 @@ use crate::store::{Charge, Counter};
 
 /// Where the time is kept at which a counter last got permits back: one of [`PLACES`]. Counters may share
 /// one, which makes them forget together.
-pub(super) type Place = u16;
+pub(crate) type Place = u16;
 
 /// Places: so many that a busy policy that gives permits back seldom makes others forget.
-pub(super) const PLACES: usize = 4096;
+pub(crate) const PLACES: usize = 4096;
 
 /// A check, as far as its denial can be repeated: its counters in order, with limits and terms as they
 /// stand; whatever is changed has another name. Costs are compared apart.
 #[derive(Clone, Debug)]
-pub(super) struct CheckName {
-    pub(super) id: u128,
+pub(crate) struct CheckName {
+    pub(crate) id: u128,
     /// One for each charge.
-    pub(super) places: SmallVec<[Place; 2]>,
+    pub(crate) places: SmallVec<[Place; 2]>,
 }
 
 /// A counter, whatever its limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CounterName {
-    id: u128,
-    pub(super) place: Place,
+pub(crate) struct CounterName {
+    pub(crate) id: u128,
+    pub(crate) place: Place,
 }
 
 /// Makes names.
 #[derive(Debug)]
-pub(super) struct Naming {
+pub(crate) struct Naming {
     secret: (u64, u64),
 }
 
 impl Naming {
-    pub(super) fn random() -> Self {
+    pub(crate) fn random() -> Self {
         let random = crate::random::u128();
         #[expect(clippy::cast_possible_truncation, reason = "takes the two halves")]
         Self { secret: (random as u64, (random >> 64) as u64) }
     }
 
-    pub(super) fn of_counter(&self, counter: &Counter<'_>) -> CounterName {
+    pub(crate) fn of_counter(&self, counter: &Counter<'_>) -> CounterName {
         let mut hasher = self.hasher();
         counter.policy.id().hash(&mut hasher);
         hasher.write(counter.key.as_bytes());
         name(hasher.finish128().as_u128(), counter)
     }
 
-    pub(super) fn of_check(&self, charges: &[Charge<'_>]) -> CheckName {
+    pub(crate) fn of_check(&self, charges: &[Charge<'_>]) -> CheckName {
         let mut hasher = self.hasher();
         let mut places = SmallVec::new();
         let mut before: Option<(&Charge<'_>, CounterName)> = None;
@@ -74,6 +74,14 @@ impl Naming {
             before = Some((charge, counter));
         }
         CheckName { id: hasher.finish128().as_u128(), places }
+    }
+
+    /// The name of what is leased together: checks of the same counters at the same costs.
+    pub(crate) fn of_purse(&self, charges: &[Charge<'_>]) -> u128 {
+        let mut hasher = self.hasher();
+        self.of_check(charges).id.hash(&mut hasher);
+        charges.iter().for_each(|charge| charge.cost.hash(&mut hasher));
+        hasher.finish128().as_u128()
     }
 
     fn hasher(&self) -> SipHasher13 {

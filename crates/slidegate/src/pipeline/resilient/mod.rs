@@ -27,7 +27,8 @@
 //!
 //! # Eras
 //! While a node is failing, it is one era: its [`Away`] says since when. A check that fails while its node is held to
-//! be well is no era: of a counter with history, the instance then grants no more than it holds already.
+//! be well puts that in doubt ([`Nodes::doubt`]): an era until the next call is answered. Of a counter with history the
+//! instance grants no more in it than it held as it began.
 //!
 //! # Invariants
 //! * A check is answered within the deadline, if the runtime has time to run it; at once, if a node is failing.
@@ -38,12 +39,14 @@
 //! It needs tokio's timer.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use slidegate_core::decision::{Cost, Mode, Outcome};
 use slidegate_core::instance::Era;
+use slidegate_core::time::Millis;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -122,10 +125,7 @@ impl<S: Store, N: Nodes> Resilient<S, N> {
     }
 
     /// What was asked, or that it came too late.
-    async fn in_time<T>(
-        &self,
-        asked: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
+    async fn in_time<T>(&self, asked: Asked<'_, T>) -> Result<T, StoreError> {
         let result = tokio::time::timeout(self.timeout, asked).await.unwrap_or(Err(TOO_LATE));
         match result.as_ref().err().and_then(StoreError::fault) {
             Some(fault) => self.failed(fault),
@@ -165,23 +165,31 @@ impl<S: Store, N: Nodes> Resilient<S, N> {
     /// The answer to a check of which a node is not to be asked; `None` if all are well.
     fn beside_the_store(&self, check: &Check<'_>) -> Option<Answer> {
         let owned = self.nodes.own(check);
-        let away: Lanes = owned.charges.iter().map(|charge| self.nodes.away(charge.key.lane())).collect();
+        let away: SmallVec<[Option<Away>; 2]> =
+            owned.charges.iter().map(|charge| self.nodes.away(charge.key.lane())).collect();
         let fault = away.iter().find_map(|lane| lane.as_ref()?.fault);
         if let Some(fault) = fault {
             self.failed(fault);
         }
-        away.iter().any(Option::is_some).then(|| self.without_store(check, &owned, &away))
+        if away.iter().all(Option::is_none) {
+            return None;
+        }
+        let eras = away.iter().map(|lane| lane.map(|away| away.era));
+        Some(self.without_store(check, &owned, &eras.collect()))
     }
 
     /// The answer to a check that the store did not decide.
     fn after_the_store(&self, check: &Check<'_>) -> Answer {
         let owned = self.nodes.own(check);
-        let away = owned.charges.iter().map(|charge| self.nodes.away(charge.key.lane())).collect();
-        self.without_store(check, &owned, &away)
+        let eras = owned.charges.iter().map(|charge| {
+            let lane = charge.key.lane();
+            self.nodes.away(lane).map(|away| away.era).or_else(|| self.nodes.doubt(lane))
+        });
+        self.without_store(check, &owned, &eras.collect())
     }
 
-    /// The answer that the policies of a check give for the store; `away` is what is known of each charge's node.
-    fn without_store(&self, check: &Check<'_>, owned: &OwnedCheck, away: &Lanes) -> Answer {
+    /// The answer that the policies of a check give for the store; `eras` are those of its charges' nodes.
+    fn without_store(&self, check: &Check<'_>, owned: &OwnedCheck, eras: &Eras) -> Answer {
         let place = self.nodes.place();
         let denies = |policy: &Policy| match policy.on_store_failure() {
             OnStoreFailure::Deny => true,
@@ -197,7 +205,7 @@ impl<S: Store, N: Nodes> Resilient<S, N> {
             place.and_then(|place| {
                 let mine =
                     |charge: &Charge<'_>| charge.counter.policy.on_store_failure() == OnStoreFailure::Local;
-                let (part, eras) = Self::part(check, owned, away, mine);
+                let (part, eras) = Self::part(check, owned, eras, mine);
                 if part.charges.is_empty() {
                     return None;
                 }
@@ -227,19 +235,23 @@ impl<S: Store, N: Nodes> Resilient<S, N> {
     fn part(
         check: &Check<'_>,
         owned: &OwnedCheck,
-        away: &Lanes,
+        eras: &Eras,
         mine: impl Fn(&Charge<'_>) -> bool,
-    ) -> (OwnedCheck, SmallVec<[Option<Era>; 2]>) {
-        let (charges, eras) = (check.charges.iter().zip(&owned.charges).zip(away))
+    ) -> (OwnedCheck, Eras) {
+        let (charges, eras) = (check.charges.iter().zip(&owned.charges).zip(eras))
             .filter(|((charge, _), _)| mine(charge))
-            .map(|((_, owned), away)| (owned.clone(), away.map(|away| away.era)))
+            .map(|((_, owned), era)| (owned.clone(), *era))
             .unzip();
-        (OwnedCheck { charges, reserve: None, probe: false }, eras)
+        (OwnedCheck { charges, reserve: None, probe: false, lease: Millis::ZERO }, eras)
     }
 }
 
-/// What is known of the node of each charge.
-type Lanes = SmallVec<[Option<Away>; 2]>;
+/// The eras that the nodes of charges are away for; `None` of one that is well.
+type Eras = SmallVec<[Option<Era>; 2]>;
+
+/// What was asked. Boxed, so that it ends here how deep the stages below are nested: callers hold this future in
+/// their own, and compilers give up on types that are too deep. An allocation is nothing beside a round trip.
+type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// An answer that the store has no part in.
 fn alone(granted: u32, outcomes: SmallVec<[Outcome; 2]>, mode: Mode) -> Answer {
@@ -263,6 +275,11 @@ fn unknown(charge: &Charge<'_>) -> Outcome {
     Outcome { limit: charge.counter.limit.limit().capacity(), ..Outcome::default() }
 }
 
+/// Whether its counters lie on several nodes, of which others may be asked if one is away.
+fn is_split(check: &Check<'_>) -> bool {
+    check.charges.iter().any(|charge| charge.counter.policy.split() > 1)
+}
+
 /// Whether a check asks for numbers only.
 fn is_peek(check: &Check<'_>) -> bool {
     check.charges.iter().all(|charge| charge.cost == 0)
@@ -272,21 +289,22 @@ impl<S: Store, N: Nodes> Store for Resilient<S, N> {
     async fn check(&self, check: &Check<'_>) -> Result<Answer, StoreError> {
         if self.nodes.are_troubled()
             && !is_peek(check)
+            && !is_split(check)
             && let Some(answer) = self.beside_the_store(check)
         {
             return Ok(answer);
         }
-        let result = self.in_time(self.inner.check(check)).await;
+        let result = self.in_time(Box::pin(self.inner.check(check))).await;
         let away = result.as_ref().is_err_and(|error| error.fault().is_some());
         if away && !is_peek(check) { Ok(self.after_the_store(check)) } else { result }
     }
 
     async fn settle(&self, id: ReservationId, actual: Cost) -> Result<Settled, StoreError> {
-        self.in_time(self.inner.settle(id, actual)).await
+        self.in_time(Box::pin(self.inner.settle(id, actual))).await
     }
 
     async fn reset(&self, counter: &Counter<'_>) -> Result<(), StoreError> {
-        self.in_time(self.inner.reset(counter)).await
+        self.in_time(Box::pin(self.inner.reset(counter))).await
     }
 }
 

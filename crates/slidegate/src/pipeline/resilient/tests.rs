@@ -338,7 +338,7 @@ async fn the_log_has_one_line_for_each_change() {
 
 /// Keeps every event as text.
 #[derive(Clone, Default)]
-struct Log(std::sync::Arc<Mutex<Vec<String>>>);
+struct Log(Arc<Mutex<Vec<String>>>);
 
 impl tracing::Subscriber for Log {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {

@@ -40,7 +40,12 @@ impl BenchCheck {
             terms: Terms::default(),
             exact: exact && matches!(limit.algorithm(), Algorithm::SlidingWindow { .. }),
         });
-        Self(Arc::new(OwnedCheck { charges: charges.collect(), reserve: None, probe: false }))
+        Self(Arc::new(OwnedCheck {
+            charges: charges.collect(),
+            reserve: None,
+            probe: false,
+            lease: Millis::ZERO,
+        }))
     }
 }
 
@@ -76,7 +81,7 @@ impl Instance {
         let linger = if now.is_some() { Millis(3_600_000) } else { Millis::ZERO };
         let seq = self.ledgers.next_seq();
         let (identity, format) = (self.ledgers.identity(), scripts::FORMAT);
-        let draft = Draft { now, seq, format, identity, linger, lease: Millis::ZERO };
+        let draft = Draft { now, seq, format, identity, linger };
         let line =
             |charge: &OwnedCharge| self.ledgers.line(charge.key.shared_name()).filter(|_| charge.exact);
         let call = draft.checks(&checks, line, |_| None);

@@ -117,6 +117,11 @@ impl Calls {
         self.heartbeat.instances()
     }
 
+    /// Takes leave of the other instances; says whether they know.
+    pub(super) async fn leave(&self) -> bool {
+        self.heartbeat.leave().await
+    }
+
     pub(super) async fn connected(&self, deadline: Instant) -> bool {
         self.link.connected(deadline).await
     }
@@ -139,7 +144,6 @@ impl Calls {
             identity: self.ledgers.identity(),
             format: self.heartbeat.writes(),
             linger: self.linger,
-            lease: Millis::ZERO,
         }
     }
 
@@ -209,7 +213,8 @@ impl Calls {
                 for ((charge, receipt), reset_epoch) in charges {
                     if let Some(receipt) = receipt.filter(|_| charge.exact) {
                         let key = charge.key.shared_name();
-                        let accepted = Accepted { seq: draft.seq, units: receipt.units, lease: draft.lease };
+                        let accepted =
+                            Accepted { seq: draft.seq, units: receipt.units, lease: counted.check.lease };
                         self.ledgers.accept(key, &charge.limit, accepted, Said { reset_epoch, long });
                         self.link.masters().granted();
                     }
@@ -361,7 +366,7 @@ impl Batch for Calls {
                 exact,
             }
         });
-        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false }
+        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false, lease: Millis::ZERO }
     }
 
     async fn call(&self, checks: Vec<Counted>) -> Vec<Outcome> {

@@ -89,8 +89,8 @@ const fn writes(own: u8, lowest: u8) -> u8 {
 pub(super) struct Heartbeat {
     newest: u8,
     heard: Arc<Heard>,
-    farewell: Option<Farewell>,
-    _task: OwnedTask,
+    farewell: Mutex<Option<Farewell>>,
+    task: Mutex<Option<OwnedTask>>,
 }
 
 /// What was last heard, and when.
@@ -169,8 +169,20 @@ impl Heartbeat {
                 .into();
         let identity = u64::from_be_bytes(identity);
         let task = OwnedTask::spawn(beat(link.clone(), heard.clone(), key.clone(), member.clone(), identity));
-        let farewell = Some(Farewell { link: link.clone(), runtime, key, member });
-        Self { newest, heard, farewell, _task: task }
+        let farewell = Mutex::new(Some(Farewell { link: link.clone(), runtime, key, member }));
+        Self { newest, heard, farewell, task: Mutex::new(Some(task)) }
+    }
+
+    /// Beats no more, and takes the instance from the set; says whether the server has done so. The second time there is
+    /// nothing to do.
+    pub(super) async fn leave(&self) -> bool {
+        // A beat under way is executed before what follows it.
+        drop(self.task.lock().take());
+        let farewell = self.farewell.lock().take();
+        match farewell {
+            Some(farewell) => farewell.say().await,
+            None => true,
+        }
     }
 
     /// Who is there, by the last beat that was answered.
@@ -240,12 +252,17 @@ impl Heard {
 /// Others need not wait until the instance counts as gone.
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        let Some(Farewell { link, runtime, key, member }) = self.farewell.take() else { return };
-        runtime.spawn(async move {
-            let mut leave = Cmd::new();
-            leave.arg("ZREM").arg(&*key).arg(&*member);
-            let _ = link.aside(Link::slot(&key), &leave, Instant::now() + BEAT_MAX).await;
-        });
+        let Some(farewell) = self.farewell.get_mut().take() else { return };
+        let runtime = farewell.runtime.clone();
+        runtime.spawn(farewell.say());
+    }
+}
+
+impl Farewell {
+    async fn say(self) -> bool {
+        let mut leave = Cmd::new();
+        leave.arg("ZREM").arg(&*self.key).arg(&*self.member);
+        self.link.aside(Link::slot(&self.key), &leave, Instant::now() + BEAT_MAX).await.is_ok()
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `heartbeat` | who else shares the counters, and which format of them everybody can read |
 //! | `nodes`, `skew` | what it takes to decide without the server; how far the clocks are from each other |
 //! | `ledgers`, `records` | what this instance remembers of its grants; what the server remembers of a reservation |
+//! | `roll_calls` | what it does after a master change: puts back what was lost, and stays below what it held |
 //! | `calls` | puts these together: checks become a call, its reply answers |
 
 use std::sync::Arc;
@@ -101,6 +102,14 @@ pub struct RedisFigures {
     pub coalesced: u64,
     /// Checks denied from the denial cache.
     pub cached_denials: u64,
+    /// Calls that leased permits for the next moment.
+    pub lease_calls: u64,
+    /// Checks allowed from a lease.
+    pub leased: u64,
+    /// Checks denied without a call, since a lease had just found the limit reached.
+    pub leased_denials: u64,
+    /// Checks that were leased and given back unspent.
+    pub leases_given_back: u64,
     /// Checks of several slots of a cluster.
     pub scattered: u64,
     /// Counters that were given something back: by a check whose caller had gone, or of which another slot
@@ -114,6 +123,10 @@ pub struct RedisFigures {
     pub denied_without: u64,
     /// Connections opened in place of lost ones.
     pub reconnects: u64,
+    /// Roll calls that have begun: after another master answered, or after a time without the store.
+    pub roll_calls: u64,
+    /// Whether this instance is in one.
+    pub in_roll_call: bool,
     /// This machine's clock less the server's, in milliseconds; 0 where the server's decides.
     pub clock_skew_ms: i64,
     /// Checks that failed, or that were not put to a node that fails so, in the order of [`Fault::ALL`].
@@ -181,8 +194,10 @@ impl RedisStore {
     /// What it has done so far.
     pub fn figures(&self) -> RedisFigures {
         let resilient = self.stack.inner();
-        let (scatter, without) = (resilient.inner().figures(), resilient.figures());
-        let flights = resilient.inner().flights().figures();
+        let (leases, without) = (resilient.inner().inner(), resilient.figures());
+        let scatter = leases.scatter().figures();
+        let flights = leases.scatter().flights().figures();
+        let (leases, shards) = (leases.figures(), resilient.inner().figures());
         let (link, instances) = (self.calls().link_figures(), self.calls().instances());
         RedisFigures {
             connected: link.connected,
@@ -195,20 +210,39 @@ impl RedisStore {
             bytes_sent: link.bytes_out,
             bytes_received: link.bytes_in,
             coalesced: flights.coalesced,
-            cached_denials: self.stack.figures().hits,
+            cached_denials: self.stack.figures().hits + shards.hits,
+            lease_calls: leases.calls,
+            leased: leases.spent,
+            leased_denials: leases.denied,
+            leases_given_back: leases.given_back,
             scattered: scatter.scattered,
             given_back: flights.given_back,
             unconfirmed: flights.unconfirmed,
             allowed_without: without.allowed,
             denied_without: without.denied,
             reconnects: link.reconnects,
+            roll_calls: self.calls().link.masters().begun_so_far(),
+            in_roll_call: !self.calls().link.masters().is_calm(),
             clock_skew_ms: self.calls().skew_ms(),
             faults: without.faults,
         }
     }
 
+    /// Gives back what is leased and not spent, and takes leave of the other instances, within `most`: to be called
+    /// when no more checks come. Says whether all of it was done. What could not be given back ends with its window,
+    /// and the instance is taken for gone after five seconds.
+    ///
+    /// Checks that come all the same are decided as ever; they lease nothing.
+    pub async fn close(&self, most: Millis) -> bool {
+        let leave = async {
+            self.stack.inner().inner().inner().close().await;
+            self.calls().leave().await
+        };
+        tokio::time::timeout(most.into(), leave).await.unwrap_or(false)
+    }
+
     fn calls(&self) -> &Calls {
-        self.stack.inner().inner().flights().batch()
+        self.stack.inner().inner().inner().scatter().flights().batch()
     }
 }
 

@@ -29,16 +29,6 @@ impl Calls {
     pub(super) fn skew_ms(&self) -> i64 {
         self.skew.ms()
     }
-
-    /// How long the node of a lane takes to answer, if it is slow and permits are to be leased for it.
-    #[expect(dead_code, reason = "for the stage that leases")]
-    pub(super) fn slow_round_trip(&self, lane: u16) -> Option<Duration> {
-        if !self.link.conditions().are_troubled() || self.on_slow_store != OnSlowStore::Lease {
-            return None;
-        }
-        let standing = self.link.standing(lane).filter(|standing| standing.step == Step::Slow)?;
-        Some(standing.round_trip)
-    }
 }
 
 impl Nodes for Calls {
@@ -55,8 +45,20 @@ impl Nodes for Calls {
         standing.away.map(|era| Away { era, fault })
     }
 
+    fn doubt(&self, lane: u16) -> Option<Era> {
+        self.link.doubt(lane)
+    }
+
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
         Batch::own(self, check)
+    }
+
+    fn slow_round_trip(&self, lane: u16) -> Option<Duration> {
+        if self.on_slow_store != OnSlowStore::Lease {
+            return None;
+        }
+        let standing = self.link.standing(lane).filter(|standing| standing.step == Step::Slow)?;
+        Some(standing.round_trip)
     }
 
     fn place(&self) -> Option<Place> {

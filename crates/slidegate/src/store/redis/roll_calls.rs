@@ -214,7 +214,6 @@ impl Sync {
             identity: self.ledgers.identity(),
             format: self.formats.writes(),
             linger: self.linger,
-            lease: Millis::ZERO,
         };
         let line = |charge: &OwnedCharge| self.ledgers.line(charge.key.shared_name());
         let back = |charge: &OwnedCharge| {
@@ -254,7 +253,8 @@ impl Asked {
             terms: Terms::default(),
             exact: true,
         };
-        let check = OwnedCheck { charges: smallvec![charge], reserve: None, probe: false };
+        let check =
+            OwnedCheck { charges: smallvec![charge], reserve: None, probe: false, lease: Millis::ZERO };
         Counted { check: Arc::new(check), times: 0 }
     }
 }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use slidegate_core::algorithm::State;
 use slidegate_core::check::Terms;
 use slidegate_core::limit::Limit;
+use slidegate_core::time::Millis;
 
 use super::*;
 use crate::pipeline::batch::{CounterKey, OwnedCharge};
@@ -52,7 +53,7 @@ fn checks() -> impl Strategy<Value = Vec<OwnedCheck>> {
 }
 
 fn owned(limits: &[(Limit, Limit)], charges: Vec<(usize, u32, Terms, bool)>, probe: bool) -> OwnedCheck {
-    let mut owned = OwnedCheck { charges: SmallVec::new(), reserve: None, probe };
+    let mut owned = OwnedCheck { charges: SmallVec::new(), reserve: None, probe, lease: Millis::ZERO };
     for (group, (at, cost, terms, changed)) in (0..).zip(charges) {
         let key = key(&format!("k{at}"), 0);
         if owned.charges.iter().all(|charge| charge.key != key) {

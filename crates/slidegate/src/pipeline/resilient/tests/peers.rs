@@ -77,6 +77,17 @@ impl Nodes for Peers {
         self.state.lock().away
     }
 
+    fn slow_round_trip(&self, _: u16) -> Option<Duration> {
+        None
+    }
+
+    fn doubt(&self, _: u16) -> Option<Era> {
+        let began_us = self.now_us();
+        let mut state = self.state.lock();
+        state.eras += 1;
+        Some(Era { number: state.eras, began_us })
+    }
+
     fn own(&self, check: &Check<'_>) -> OwnedCheck {
         let mut index = 0;
         let charges = check.charges.iter().map(|charge| {
@@ -93,7 +104,7 @@ impl Nodes for Peers {
                 exact: matches!(limit.algorithm(), Algorithm::SlidingWindow { .. }),
             }
         });
-        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false }
+        OwnedCheck { charges: charges.collect(), reserve: check.reserve, probe: false, lease: Millis::ZERO }
     }
 
     fn place(&self) -> Option<Place> {

@@ -4,8 +4,12 @@
 //!
 //! # Which faults count
 //! A node fails a call that it can't serve or does not answer in time. It does not fail one that it answered with a
-//! refusal of that one counter (another program's key, a newer format), nor one that never left: behind a full
-//! queue, or after its deadline.
+//! refusal of that one counter (another program's key, a newer format), nor one that never left, behind a full queue.
+//!
+//! # Eras
+//! An era without the node begins with the first check that it did not decide ([`Condition::doubt`]), before it is known
+//! whether more will fail. The next call that is answered ends it, unless the breaker has tripped: then it lasts until
+//! checks are decided with the node again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -45,6 +49,10 @@ impl Conditions {
 
     fn now_us(&self) -> u64 {
         self.masters.time().now_us()
+    }
+
+    fn begin_era(&self) -> Era {
+        Era { number: self.masters.new_era(), began_us: self.now_us() }
     }
 
     /// Whether checks are decided without a node at this step.
@@ -97,8 +105,8 @@ pub(super) struct Condition {
 #[derive(Debug)]
 struct State {
     ladder: Ladder,
-    /// The era without the node that it is in, or was in last.
-    era: Era,
+    /// The era without the node, if it is in one.
+    era: Option<Era>,
     fault: Fault,
     round_trip: Duration,
     connect: Option<(Box<str>, Duration)>,
@@ -115,7 +123,7 @@ impl Condition {
     ) -> Self {
         let state = State {
             ladder: Ladder::new(all.thresholds, all.now_us()),
-            era: Era { number: 0, began_us: 0 },
+            era: None,
             fault: Fault::Disconnected,
             round_trip: Duration::ZERO,
             connect: None,
@@ -133,8 +141,14 @@ impl Condition {
     pub(super) fn standing(&self) -> Standing {
         let state = self.state.lock();
         let step = state.ladder.step();
-        let away = self.all.is_away(step).then_some(state.era);
+        let away = state.era.filter(|_| self.all.is_away(step));
         Standing { step, away, fault: state.fault, round_trip: state.round_trip }
+    }
+
+    /// A check was not decided that needed the node. The era in which it is answered: one begins if there is none.
+    pub(super) fn doubt(&self) -> Era {
+        let mut state = self.state.lock();
+        *state.era.get_or_insert_with(|| self.all.begin_era())
     }
 
     /// Its name, and what it has been through.
@@ -187,16 +201,19 @@ impl Condition {
             Some(fault) => state.fault = fault,
             None => state.round_trip = took,
         }
+        if fault.is_none() && !self.all.is_away(state.ladder.step()) {
+            state.era = None;
+        }
         let since_us = state.ladder.since_us();
         let Some(taken) = happens(&mut state.ladder) else { return };
         let stood = Millis((state.ladder.since_us() - since_us) / 1000);
         match (self.all.is_away(taken.from), self.all.is_away(taken.to)) {
             // Longer away is one era, whatever for.
-            (false, true) => {
-                let began_us = state.ladder.since_us();
-                state.era = Era { number: self.all.masters.new_era(), began_us };
+            (false, true) => _ = state.era.get_or_insert_with(|| self.all.begin_era()),
+            (true, false) => {
+                state.era = None;
+                (self.comes_back)();
             }
-            (true, false) => (self.comes_back)(),
             _ => {}
         }
         if let Some(count) = Transition::ALL.iter().position(|known| *known == taken) {
@@ -257,7 +274,7 @@ impl Drop for Condition {
 fn verdict(refusal: Option<&Refusal>) -> Option<Result<(), Fault>> {
     match refusal {
         Some(Refusal::Final { error, .. }) => match error {
-            StoreError::Unavailable { fault: Fault::QueueFull | Fault::Timeout } => None,
+            StoreError::Unavailable { fault: Fault::QueueFull } => None,
             StoreError::Unavailable { fault } | StoreError::Lost { fault } => match fault {
                 Fault::ForeignKey | Fault::NewerFormat => Some(Ok(())),
                 fault => Some(Err(*fault)),
@@ -347,6 +364,26 @@ mod tests {
         assert_eq!((node.is_normal(), back.load(Relaxed)), (true, 1));
     }
 
+    // A key that was first asked for a moment before the breaker tripped had one permit, for a window.
+    #[tokio::test(start_paused = true)]
+    async fn an_era_begins_with_the_first_check_that_fails() {
+        let all = conditions(false);
+        let node = condition(&all);
+        let first = node.doubt();
+        node.call_ended(&Ok(()), Duration::ZERO);
+        let second = node.doubt();
+        assert_ne!(second.number, first.number);
+        for _ in 0..5 {
+            tokio::time::advance(Duration::from_millis(10)).await;
+            node.call_ended(&failed(Fault::Timeout), Duration::ZERO);
+            assert_eq!(node.doubt(), second);
+        }
+        assert_eq!(node.standing().away, Some(second));
+        // What was sent before ends nothing.
+        node.call_ended(&Ok(()), Duration::ZERO);
+        assert_eq!(node.standing().away, Some(second));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_is_not_the_nodes_fault_is_not_held_against_it() {
         let all = conditions(false);
@@ -355,7 +392,6 @@ mod tests {
             failed(Fault::ForeignKey),
             failed(Fault::NewerFormat),
             Err(Refusal::unavailable(Fault::QueueFull)),
-            Err(Refusal::unavailable(Fault::Timeout)),
             Err(Refusal::TryAgain),
         ];
         for outcome in not_its_fault.iter().cycle().take(1_000) {

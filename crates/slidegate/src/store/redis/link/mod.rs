@@ -56,6 +56,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, Value};
+use slidegate_core::instance::Era;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -243,6 +244,14 @@ impl Link {
         match &self.route {
             Route::One { node, .. } => Some(node.standing()),
             Route::Cluster(cluster) => cluster.node(slot).map(|node| node.standing()),
+        }
+    }
+
+    /// A check was not decided that needed the node of this slot; the era in which it is answered.
+    pub(crate) fn doubt(&self, slot: u16) -> Option<Era> {
+        match &self.route {
+            Route::One { node, .. } => Some(node.doubt()),
+            Route::Cluster(cluster) => cluster.node(slot).map(|node| node.doubt()),
         }
     }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, RedisError, Value};
 use arc_swap::ArcSwapOption;
+use slidegate_core::instance::Era;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
@@ -225,6 +226,11 @@ impl Node {
         self.shared.condition.standing()
     }
 
+    /// A check was not decided that needed it; the era in which that is answered.
+    pub(super) fn doubt(&self) -> Era {
+        self.shared.condition.doubt()
+    }
+
     /// Its name, and how it did.
     pub(super) fn condition_figures(&self) -> (String, ConditionFigures) {
         self.shared.condition.figures()
@@ -284,6 +290,10 @@ impl Node {
             return self.question(command, asking, deadline).await;
         }
         let (figures, begun) = (&self.shared.around.figures, Instant::now());
+        if begun >= deadline {
+            // The node has no part in that.
+            return Err(Refusal::unavailable(Fault::Timeout));
+        }
         let outcome = self.shared.exchange(command, asking, deadline, || figures.sent(command)).await;
         self.shared.condition.call_ended(&outcome, begun.elapsed());
         if let Ok(reply) = &outcome {

@@ -33,14 +33,7 @@ pub(super) fn every_algorithm(permits: u64, window: u64) -> [Limit; 5] {
 
 /// A call at an instant, of an instance that keeps no ledger.
 pub(super) fn at(now_us: u64, seq: u64) -> Draft {
-    Draft {
-        now: Some(Now::from_micros(now_us)),
-        seq,
-        format: FORMAT,
-        identity: *b"instance",
-        linger: LINGER,
-        lease: Millis::ZERO,
-    }
+    Draft { now: Some(Now::from_micros(now_us)), seq, format: FORMAT, identity: *b"instance", linger: LINGER }
 }
 
 /// A call at the server's own time.
@@ -58,7 +51,7 @@ pub(super) fn check_of(charges: &[(&[u8], Limit, u32)], times: u32) -> Counted {
         terms: Terms::default(),
         exact: false,
     });
-    let check = OwnedCheck { charges: charges.collect(), reserve: None, probe: false };
+    let check = OwnedCheck { charges: charges.collect(), reserve: None, probe: false, lease: Millis::ZERO };
     Counted { check: Arc::new(check), times }
 }
 

@@ -133,8 +133,8 @@ impl Book {
                 Some(Verdict::Decide) | None => {}
             }
         }
-        if counted.check.probe || draft.lease > Millis::ZERO {
-            self.alone(draft, counted)
+        if counted.check.probe || counted.check.lease > Millis::ZERO {
+            self.alone(counted)
         } else {
             self.together(counted)
         }
@@ -162,7 +162,7 @@ impl Book {
     }
 
     /// A peek or a lease, of one counter: `decide` knows neither.
-    fn alone(&mut self, draft: &Draft, counted: &Counted) -> Told {
+    fn alone(&mut self, counted: &Counted) -> Told {
         let [charge] = counted.check.charges.as_slice() else { panic!("one counter") };
         let (now, limit) = (self.now, &charge.limit);
         let page = self.page(charge);
@@ -170,7 +170,7 @@ impl Book {
         let granted = room.min(counted.times);
         let receipt = (!counted.check.probe).then(|| {
             let units = granted.saturating_mul(charge.cost);
-            let receipt = page.after.charge(now, limit, units, draft.lease);
+            let receipt = page.after.charge(now, limit, units, counted.check.lease);
             page.granted += receipt.units;
             Some(receipt).filter(|receipt| receipt.units > 0)
         });

@@ -105,8 +105,9 @@ impl Walk<'_> {
             }),
             Step::Damage { key, place, byte } => self.each(*key, |desk, key| {
                 let Ok(Some(mut value)) = desk.ask::<Option<Vec<u8>>>(&[b"GET", key]) else { return };
-                // Not a tick log: what is damaged there, only who looks at it finds.
-                if value.get(1) == Some(&0) {
+                // Not a tick log: what is damaged there, only who looks at it finds. Nor permits in use, by more than a few:
+                // a million of them, converted to a sorted log, take this test minutes to read.
+                if value.get(1) == Some(&0) || matches!(place, 8..=10 | 16..=18) {
                     return;
                 }
                 match value.get_mut(*place) {
@@ -208,7 +209,10 @@ impl Walk<'_> {
                 assert!(values.iter().all(Option::is_none), "{values:?}");
                 return;
             };
-            if let ([Ok(mut one), Ok(mut other)], 0) = ([decode(&one), decode(&other)], place_of(limit)) {
+            if let [Ok(mut one), Ok(mut other)] = [decode(&one), decode(&other)] {
+                if place_of(limit) > 0 {
+                    return; // Not converted, since another counter's value is damaged.
+                }
                 one.settle(now, limit);
                 other.settle(now, limit);
                 assert_eq!((&one.log, one.reset_epoch), (&other.log, other.reset_epoch));
@@ -216,7 +220,8 @@ impl Walk<'_> {
             } else {
                 assert_eq!(one, other);
                 let Some(state) = state_of(&one, limit, now) else { return };
-                state.expires_at_ms(limit)
+                // An empty one says nothing.
+                if state.used() > 0 { state.expires_at_ms(limit) } else { 0 }
             }
         };
         let needed = expires_ms.saturating_sub(now.floor_ms());
@@ -229,7 +234,8 @@ impl Walk<'_> {
             // Half a minute for a busy machine.
             assert!(
                 ttl + 30_000 >= needed && ttl <= most + 1_000,
-                "lives for {ttl} ms, not {needed} to {most}"
+                "{}: lives for {ttl} ms, not {needed} to {most}",
+                String::from_utf8_lossy(name)
             );
         }
     }

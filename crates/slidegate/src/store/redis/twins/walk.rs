@@ -216,26 +216,19 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn draft(&mut self, who: usize, lease: u64) -> Draft {
+    fn draft(&mut self, who: usize) -> Draft {
         self.seq += 1;
         // Bytes that searching in a string must not take for patterns, and that overlap with themselves.
         let mut identity = *b"\0.%-*aa\0";
         identity[7] = u8::try_from(who).unwrap();
-        Draft {
-            now: Some(self.now()),
-            seq: self.seq,
-            format: FORMAT,
-            identity,
-            linger: LINGER,
-            lease: Millis(lease),
-        }
+        Draft { now: Some(self.now()), seq: self.seq, format: FORMAT, identity, linger: LINGER }
     }
 
     fn limit(&self, limit: usize) -> Limit {
         self.limits[limit % self.limits.len()]
     }
 
-    fn counted(&self, asked: &Asked) -> Counted {
+    fn counted(&self, asked: &Asked, lease: u64) -> Counted {
         let charges = asked.parts.iter().map(|part| {
             let limit = self.limit(part.limit);
             let share = u64::from(limit.permits()) * u64::from(part.cost.1) / 100;
@@ -243,14 +236,18 @@ impl<'a> Walk<'a> {
             let key = CounterKey::new(self.keys[part.key % 3].clone(), 0);
             OwnedCharge { key, limit, cost, group: part.group, terms: part.terms, exact: true }
         });
-        let check =
-            OwnedCheck { charges: charges.collect(), reserve: None::<ReservationId>, probe: asked.probe };
+        let check = OwnedCheck {
+            charges: charges.collect(),
+            reserve: None::<ReservationId>,
+            probe: asked.probe,
+            lease: Millis(lease),
+        };
         Counted { check: Arc::new(check), times: asked.times }
     }
 
     fn check(&mut self, who: usize, asked: &[Asked], lease: u64, ledger: bool, lapsed: bool, fate: Fate) {
-        let draft = self.draft(who, lease);
-        let checks: Vec<Counted> = asked.iter().map(|asked| self.counted(asked)).collect();
+        let draft = self.draft(who);
+        let checks: Vec<Counted> = asked.iter().map(|asked| self.counted(asked, lease)).collect();
         let lines = self.keys.iter().enumerate().map(|(n, key)| {
             let (ack, reset_epoch) = self.ledgers.get(&(who, n)).copied().unwrap_or_default();
             (key.clone(), Line { ack, reset_epoch, lapsed, long: self.seq % 2 == 1 })
@@ -289,7 +286,7 @@ impl<'a> Walk<'a> {
 
     /// Calls again with something to put back, of which nothing is true but its form: that is between two keys.
     fn put_back(&mut self, who: usize, before: &Sent, stored: u64) {
-        let draft = self.draft(who, 0);
+        let draft = self.draft(who);
         let dice = |sides: u64, salt: u64| (draft.seq * 2_654_435_761 + salt * 40_503) % 1_000_003 % sides;
         let window = self.limits[0].window().get();
         let mut ages: Vec<u64> = (0..dice(9, 1)).map(|n| dice(window + window / 4 + 1, 7 + n)).collect();
@@ -336,7 +333,7 @@ impl<'a> Walk<'a> {
     }
 
     fn settle(&mut self, pick: usize, give: u32, more: u32) {
-        let draft = self.draft(0, 0);
+        let draft = self.draft(0);
         let (key, limit, receipt) = self.receipts[pick];
         let give_back = u32::try_from(u64::from(receipt.units) * u64::from(give) / 100).unwrap();
         let part = Settle { key: Arc::from(&self.keys[key][..]), limit, receipt, give_back, charge: more };
@@ -351,7 +348,7 @@ impl<'a> Walk<'a> {
     }
 
     fn reset(&mut self, key: usize, limit: usize) {
-        let (draft, limit) = (self.draft(0, 0), self.limit(limit));
+        let (draft, limit) = (self.draft(0), self.limit(limit));
         let call = draft.reset(Arc::from(&self.keys[key][..]), &limit);
         let mut book = self.book(self.now());
         book.reset(&self.keys[key], &limit);

@@ -42,8 +42,6 @@ pub(in super::super) struct Draft {
     /// How much longer keys live than they need to. Zero, but for tests whose clock stands still while the
     /// server's goes on.
     pub(in super::super) linger: Millis,
-    /// For how long what is granted may be spent; zero: at once. See [`slidegate_core::lease`].
-    pub(in super::super) lease: Millis,
 }
 
 /// A call that can be sent.
@@ -88,14 +86,13 @@ impl Draft {
         back: impl Fn(&OwnedCharge) -> Option<&'a PutBack>,
         mut memory: impl FnMut(&OwnedCheck) -> Option<Memory>,
     ) -> Call {
-        let mut writer = Writer::new(self, checks.len());
+        let mut writer = Writer::new(checks.len());
         let repeated = repeated_keys(checks);
         // Values are read together where that reads no long one, nor what another program may keep there.
         writer.together = true;
         for counted in checks {
             let check = &counted.check;
             let plain = is_plain(check)
-                && self.lease == Millis::ZERO
                 && !check.charges.iter().any(|charge| back(charge).is_some())
                 && !check.charges.iter().any(|charge| repeated.contains_key(charge.key.name()))
                 && writer.shapes.len() + check.charges.len() <= usize::from(u8::MAX);
@@ -112,7 +109,7 @@ impl Draft {
 
     /// A call that gives back or charges more.
     pub(in super::super) fn settle(&self, parts: &[Settle]) -> Call {
-        let mut writer = Writer::new(self, parts.len());
+        let mut writer = Writer::new(parts.len());
         for part in parts {
             writer.keys.push(part.key.clone());
             let limit = writer.limit(&part.limit);
@@ -128,7 +125,7 @@ impl Draft {
 
     /// A call that empties counters.
     pub(in super::super) fn reset(&self, key: Arc<[u8]>, limit: &Limit) -> Call {
-        let mut writer = Writer::new(self, 1);
+        let mut writer = Writer::new(1);
         writer.keys.push(key);
         let limit = writer.limit(limit);
         writer.blob.push(limit);
@@ -161,6 +158,7 @@ fn is_plain(check: &OwnedCheck) -> bool {
     };
     let counters = 1..=usize::from(u8::MAX);
     !check.probe
+        && check.lease == Millis::ZERO
         && check.reserve.is_none()
         && counters.contains(&check.charges.len())
         && check.charges.iter().all(ordinary)
@@ -194,19 +192,16 @@ struct Writer {
     limits: SmallVec<[Limit; 2]>,
     shapes: SmallVec<[Shape; 2]>,
     together: bool,
-    /// In ms.
-    lease: u32,
 }
 
 impl Writer {
-    fn new(draft: &Draft, parts: usize) -> Self {
+    fn new(parts: usize) -> Self {
         Self {
             keys: Vec::with_capacity(parts),
             blob: Vec::with_capacity(parts * 26),
             limits: SmallVec::new(),
             shapes: SmallVec::new(),
             together: false,
-            lease: u32::try_from(draft.lease.get()).unwrap_or(u32::MAX),
         }
     }
 
@@ -244,7 +239,7 @@ impl Writer {
         let flags = if check.probe { PROBE } else { RECEIPTS } | if memory.is_some() { REMEMBER } else { 0 };
         self.blob.extend([0, flags, byte(check.charges.len())]);
         self.u32(counted.times);
-        self.u32(self.lease);
+        self.u32(u32::try_from(check.lease.get()).unwrap_or(u32::MAX));
         for charge in &check.charges {
             self.keys.push(charge.key.shared_name().clone());
             let takes = !check.probe && charge.cost > 0;
@@ -409,7 +404,6 @@ mod tests {
             format: 1,
             identity: *b"identity",
             linger: Millis::ZERO,
-            lease: Millis::ZERO,
         };
         let plain = OwnedCharge { exact: true, ..charge("a", 0, 5, 1000) };
         let lost = OwnedCharge { exact: true, ..charge("l", 0, 5, 1000) };
