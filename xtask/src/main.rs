@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod readme;
 mod servers;
+mod simulate;
 mod step;
 mod test;
 #[cfg(test)]
