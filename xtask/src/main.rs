@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod failure;
 mod readme;
 mod servers;
 mod simulate;
