@@ -6,8 +6,10 @@
 
 mod bench;
 mod check;
+mod failure;
 mod readme;
 mod servers;
+mod simulate;
 mod step;
 mod test;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fmt;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -69,6 +70,31 @@ pub(crate) fn capture_in_shell(line: &str) -> Result<String, Failure> {
     } else {
         Err(Failure::Step(format!("`{line}` failed: {}", output.status)))
     }
+}
+
+/// What a command that prints rows of a table came to.
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<String>,
+    pub(crate) is_success: bool,
+}
+
+/// Runs a command line of plain words, passes its output through as it comes, and keeps the lines that are rows of a
+/// table.
+pub(crate) fn rows_of(line: &str) -> Result<Rows, Failure> {
+    announce(line);
+    let failed = |error: std::io::Error| Failure::Step(format!("`{line}` can't be run: {error}"));
+    let mut child = words(line).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut rows = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            let line = line.map_err(failed)?;
+            println!("{line}");
+            if line.starts_with("| ") {
+                rows.push(line);
+            }
+        }
+    }
+    Ok(Rows { rows, is_success: child.wait().map_err(failed)?.success() })
 }
 
 /// Whether a command exists and answers, with nothing shown.
@@ -143,5 +169,7 @@ mod tests {
         assert_eq!(run_with("printenv GIVEN", &[("GIVEN", "1")]), Ok(()));
         assert!(run_with("printenv GIVEN", &[]).is_err());
         assert_eq!(capture_in_shell("printf a; printf b"), Ok("ab".into()));
+        let told = rows_of("cat Cargo.lock xtask/Cargo.toml").unwrap();
+        assert!(told.is_success && told.rows.is_empty());
     }
 }

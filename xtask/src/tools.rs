@@ -22,6 +22,9 @@ pub(crate) const WRK: Tool = Tool { command: "wrk", debian: "wrk", homebrew: "wr
 /// The store's tests run it; it is its own Sentinel too. (Debian's package brings `redis-cli` along.)
 pub(crate) const REDIS: Tool = Tool { command: "redis-server", debian: "redis-server", homebrew: "redis" };
 
+/// Wall clocks that are wrong, for the tests of failures.
+pub(crate) const FAKETIME: Tool = Tool { command: "faketime", debian: "faketime", homebrew: "libfaketime" };
+
 /// How packages come onto this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packages {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::step::{Done, Failure};
-use crate::{bench, check, readme, test, usage};
+use crate::{bench, check, failure, readme, simulate, test, usage};
 
 /// Something that `cargo xtask` can be told to do.
 pub(crate) struct Verb {
@@ -14,7 +14,7 @@ pub(crate) struct Verb {
 }
 
 /// In the order in which a change meets them.
-pub(crate) const VERBS: [Verb; 4] = [
+pub(crate) const VERBS: [Verb; 7] = [
     Verb {
         name: "check",
         summary: "formatting, clippy, docs, licences: all that needs no run",
@@ -25,6 +25,21 @@ pub(crate) const VERBS: [Verb; 4] = [
         name: "readme",
         summary: "runs the commands of README.md and docs/, and verifies what they show",
         run: readme::run,
+    },
+    Verb {
+        name: "simulate",
+        summary: "[--seeds N] [--seed X] [--scale]: worlds on virtual time, each from a seed, held to every promise",
+        run: simulate::run,
+    },
+    Verb {
+        name: "failure",
+        summary: "[r1|r2|r3|r6|r10|r12|all]: real failures at full length, and the table of what they did",
+        run: failure::run,
+    },
+    Verb {
+        name: "soak",
+        summary: "[--minutes 30]: mixed failures, and what grew meanwhile",
+        run: failure::soak,
     },
     Verb { name: "bench", summary: "NAME...: runs benchmarks; without a name, lists them", run: bench::run },
 ];
@@ -75,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_word_like_no_verb_is_told_them_all() {
-        let expected = "no verb `deploy`: there are check, test, readme, bench";
+        let expected = "no verb `deploy`: there are check, test, readme, simulate, failure, soak, bench";
         assert_eq!(refusal("deploy"), (2, expected.into()));
     }
 

@@ -25,7 +25,7 @@ use slidegate::core::time::Millis;
 use slidegate::policy::{Lease, Policy, PolicyBuilder};
 use slidegate::store::redis::{OnSlowStore, RedisConfig, RedisFigures, RedisStore};
 use slidegate::{Limiter, Mode};
-use slidegate_testbed::crowd::{Answer, Record, largest_window};
+use slidegate_testbed::crowd::{Answer, Record, Told, largest_window};
 use slidegate_testbed::redis::Server;
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, coop};
@@ -247,6 +247,8 @@ async fn ask(scene: Arc<Scene>, instance: usize, limiter: Limiter<RedisStore>) -
                 sent_us,
                 answered_us,
                 answer: Answer::Allowed,
+                told: Told::Nothing,
+                tries: 1,
             });
         }
         // What is decided on this side waits for nothing.

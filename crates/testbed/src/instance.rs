@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::clock::Clock;
 use crate::process::Process;
 use crate::wait;
 
@@ -20,6 +21,7 @@ pub struct Instance {
     process: Process,
     /// How much of the log is of earlier runs.
     log_before: usize,
+    clock: Option<Clock>,
 }
 
 impl Instance {
@@ -34,10 +36,20 @@ impl Instance {
     /// When it ends, or opens no port; the message holds what it printed.
     #[must_use]
     pub fn start(program: &Path, configuration: &str) -> Self {
+        Self::start_at(program, configuration, None)
+    }
+
+    /// [`start`](Self::start) with a clock of its own.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_at(program: &Path, configuration: &str, clock: Option<&Clock>) -> Self {
         let folder = tempfile::tempdir().expect("a directory for the instance");
         std::fs::write(folder.path().join("slidegate.yaml"), configuration).expect("a file in it");
-        let process = begin(program, folder.path(), 0);
-        Self { program: program.to_owned(), folder, process, log_before: 0 }
+        let process = begin(program, folder.path(), 0, clock);
+        Self { program: program.to_owned(), folder, process, log_before: 0, clock: clock.cloned() }
     }
 
     /// Kills it if it runs, and starts it again with the same configuration.
@@ -48,7 +60,7 @@ impl Instance {
     pub fn restart(&mut self) {
         self.process.kill();
         self.log_before = self.log().len();
-        self.process = begin(&self.program, self.folder.path(), self.log_before);
+        self.process = begin(&self.program, self.folder.path(), self.log_before, self.clock.as_ref());
     }
 
     /// Where it listens as `what`: `gateway`, `api` or `admin`. `127.0.0.1:PORT`.
@@ -115,10 +127,10 @@ impl Drop for Instance {
 }
 
 /// Starts it, and waits until it says where it listens: all ports are open before the first is printed.
-fn begin(program: &Path, folder: &Path, log_before: usize) -> Process {
+fn begin(program: &Path, folder: &Path, log_before: usize, clock: Option<&Clock>) -> Process {
     let configuration = folder.join("slidegate.yaml").display().to_string();
     let args = ["serve".to_owned(), "--config".to_owned(), configuration];
-    let mut process = Process::start(program, &args, &folder.join("log"))
+    let mut process = Process::start_at(program, &args, &folder.join("log"), clock)
         .unwrap_or_else(|error| panic!("{} can't be started: {error}", program.display()));
     let listens = wait::try_for_some(wait::PATIENCE, || {
         let log = read_log(folder);

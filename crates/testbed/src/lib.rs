@@ -7,6 +7,7 @@
 //! * [`redis`]: `redis-server` and its relatives, alone, watched by Sentinels, or as a Cluster.
 //! * [`proxy`]: a network that delays, stalls, swallows and cuts.
 //! * [`instance`]: `slidegate serve` as a process.
+//! * [`clock`]: wall clocks that are wrong, and step.
 //! * [`crowd`]: clients that come when they come, and what can be proved from the answers they got.
 //!
 //! # Invariants
@@ -18,11 +19,12 @@
 //! * **What can't be had is a panic** that says what was tried and what the server printed: a test that lacks
 //!   its server has nothing else to do. What a *server* answers is a value, errors included.
 
+pub mod clock;
 pub mod crowd;
 pub mod instance;
 pub mod port;
 pub mod process;
 pub mod proxy;
-mod random;
+pub mod random;
 pub mod redis;
 pub mod wait;

@@ -18,6 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::clock::Clock;
 use crate::wait;
 
 /// A running program, its own and nobody else's. Dropping kills it and waits for its end.
@@ -38,8 +39,20 @@ impl Process {
     /// As [`Command::spawn`]. A program that isn't there is found out at once only without `setpriv`; with it,
     /// the process ends at once and the log says so.
     pub fn start(program: &Path, args: &[String], log: &Path) -> io::Result<Self> {
+        Self::start_at(program, args, log, None)
+    }
+
+    /// [`start`](Self::start) with a clock of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_at(program: &Path, args: &[String], log: &Path, clock: Option<&Clock>) -> io::Result<Self> {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = guarded(program);
+        if let Some(clock) = clock {
+            clock.give(&mut command);
+        }
         command.args(args).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Self::spawn(command)
     }

@@ -9,7 +9,7 @@ use slidegate::error::Fault;
 use slidegate::policy::OnStoreFailure;
 use slidegate::store::redis::{OnSlowStore, RedisConfig, RedisStore};
 use slidegate::{Decision, Limiter, Mode, Policy};
-use slidegate_testbed::crowd::{Answer, Record};
+use slidegate_testbed::crowd::{Answer, Record, Told};
 use slidegate_testbed::redis::{Sentinels, Server};
 use tokio::time::{Instant, interval};
 
@@ -119,7 +119,8 @@ pub(crate) async fn keeps_asking(
         // Without the store nobody counted: that one is not an admission of the limiter's.
         let admitted = decision.is_allowed() && !decision.mode().is_degraded();
         let answer = if admitted { Answer::Allowed } else { Answer::Denied };
-        let record = Record { instance: 0, intended_us: sent_us, sent_us, answered_us, answer };
+        let (intended_us, told) = (sent_us, Told::Nothing);
+        let record = Record { instance: 0, intended_us, sent_us, answered_us, answer, told, tries: 1 };
         records.push((record, decision.mode()));
     }
     records

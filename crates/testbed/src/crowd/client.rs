@@ -1,7 +1,12 @@
 //! One client: a kept connection, and one request at a time over it, in HTTP/1.1.
 //!
 //! No more than answers of slidegate need: a body has its length said, so there is nothing else to know its end by.
+//!
+//! A client that may go elsewhere does what a balancer does: it connects to the next instance where the first one
+//! refuses, and sends a request again whose connection ended before the first byte of an answer. It begins each new
+//! connection with its own instance, so an instance that comes back gets its clients back.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -9,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::Answer;
+use super::{Answer, Told};
 
 /// More fields than any answer here has.
 const FIELDS_MAX: usize = 64;
@@ -17,65 +22,116 @@ const FIELDS_MAX: usize = 64;
 /// An answer that is longer is not one of ours.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// A client of one instance.
+/// A client of one instance, or of one after another.
 #[derive(Debug)]
 pub(super) struct Client {
-    address: String,
+    /// The first is its own.
+    addresses: Vec<String>,
     patience: Duration,
     connection: Option<TcpStream>,
     read: BytesMut,
 }
 
+/// An answer, who decided, and how often the request was sent for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    pub(super) told: Told,
+    pub(super) tries: u8,
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    /// Not a byte of one came: whoever ended the connection may never have read the request.
+    Unbegun,
+    Broken,
+}
+
 impl Client {
-    pub(super) fn new(address: String, patience: Duration) -> Self {
-        Self { address, patience, connection: None, read: BytesMut::new() }
+    /// A client of the first of these addresses, that goes on to the others if there are any.
+    pub(super) fn new(addresses: Vec<String>, patience: Duration) -> Self {
+        Self { addresses, patience, connection: None, read: BytesMut::new() }
     }
 
     /// Connects ahead of the first request, if that works.
     pub(super) async fn connect(&mut self) {
-        if let Ok(Ok(stream)) = timeout(self.patience, TcpStream::connect(&self.address)).await {
-            let _ = stream.set_nodelay(true);
-            self.connection = Some(stream);
+        for address in &self.addresses {
+            if let Ok(Ok(stream)) = timeout(self.patience, TcpStream::connect(address)).await {
+                let _ = stream.set_nodelay(true);
+                self.connection = Some(stream);
+                return;
+            }
         }
     }
 
-    /// Sends the bytes of a request, and reads the whole answer. After a failure the next one has a new connection;
-    /// nothing is sent twice.
-    pub(super) async fn ask(&mut self, request: &[u8]) -> Answer {
-        let asked = timeout(self.patience, self.try_ask(request)).await;
-        match asked.ok().flatten() {
-            Some((200..=299, keeps)) => self.keep(keeps, Answer::Allowed),
-            Some((429, keeps)) => self.keep(keeps, Answer::Denied),
-            Some((status, keeps)) => self.keep(keeps, Answer::Status(status)),
-            None => self.keep(false, Answer::Broken),
+    /// Sends the bytes of a request, and reads the whole answer. After a failure the next one has a new connection.
+    /// Only those who may go elsewhere send one twice.
+    pub(super) async fn ask(&mut self, request: &[u8]) -> Answered {
+        let (mut tries, patience) = (0, self.patience);
+        let all = async {
+            loop {
+                tries += 1;
+                match self.try_ask(request).await {
+                    Ok(head) => break Some(head),
+                    Err(Unanswered::Unbegun) if usize::from(tries) < self.tries_max() => self.forget(),
+                    Err(_) => break None,
+                }
+            }
+        };
+        let asked = timeout(patience, all).await;
+        let Some(head) = asked.ok().flatten() else {
+            self.forget();
+            return Answered { answer: Answer::Broken, told: Told::Nothing, tries };
+        };
+        if !head.keeps {
+            self.forget();
         }
+        let answer = match head.status {
+            200..=299 => Answer::Allowed,
+            429 => Answer::Denied,
+            status => Answer::Status(status),
+        };
+        Answered { answer, told: head.told, tries }
     }
 
-    fn keep(&mut self, keeps: bool, answer: Answer) -> Answer {
-        if !keeps {
-            self.connection = None;
-            self.read.clear();
-        }
-        answer
+    /// Each instance may end a connection once, but for a client of one.
+    fn tries_max(&self) -> usize {
+        if self.addresses.len() > 1 { self.addresses.len() + 1 } else { 1 }
     }
 
-    /// The status, and whether the connection can be used again.
-    async fn try_ask(&mut self, request: &[u8]) -> Option<(u16, bool)> {
+    fn forget(&mut self) {
+        self.connection = None;
+        self.read.clear();
+    }
+
+    /// Whether the other side has said so, as far as is known: between requests it has nothing else to say.
+    fn is_ended(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| {
+            !matches!(connection.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        })
+    }
+
+    async fn try_ask(&mut self, request: &[u8]) -> Result<Head, Unanswered> {
+        if self.is_ended() {
+            self.forget();
+        }
         if self.connection.is_none() {
             self.connect().await;
         }
-        let connection = self.connection.as_mut()?;
-        connection.write_all(request).await.ok()?;
+        let connection = self.connection.as_mut().ok_or(Unanswered::Broken)?;
+        connection.write_all(request).await.map_err(|_| Unanswered::Unbegun)?;
         loop {
-            if let Some(head) = Head::parse(&self.read)? {
-                let whole = head.length.checked_add(head.body)?;
+            if let Some(head) = Head::parse(&self.read).ok_or(Unanswered::Broken)? {
+                let whole = head.length.checked_add(head.body).ok_or(Unanswered::Broken)?;
                 if self.read.len() >= whole {
                     self.read.advance(whole);
-                    return Some((head.status, head.keeps));
+                    return Ok(head);
                 }
             }
-            if self.read.len() > ANSWER_BYTES_MAX || connection.read_buf(&mut self.read).await.ok()? == 0 {
-                return None;
+            let is_too_long = self.read.len() > ANSWER_BYTES_MAX;
+            if is_too_long || !matches!(connection.read_buf(&mut self.read).await, Ok(1..)) {
+                let begun = is_too_long || !self.read.is_empty();
+                return Err(if begun { Unanswered::Broken } else { Unanswered::Unbegun });
             }
         }
     }
@@ -89,6 +145,7 @@ struct Head {
     length: usize,
     body: usize,
     keeps: bool,
+    told: Told,
 }
 
 impl Head {
@@ -108,7 +165,8 @@ impl Head {
             None => return None,
         };
         let keeps = !value("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-        Some(Some(Self { status, length, body, keeps }))
+        let told = value("slidegate-mode").map_or(Told::Nothing, Told::named);
+        Some(Some(Self { status, length, body, keeps, told }))
     }
 }
 
@@ -118,9 +176,10 @@ mod tests {
 
     #[test]
     fn a_head_says_how_long_the_answer_is_and_whether_another_may_follow() {
-        let head = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 5\r\nconnection: close\r\n\r\nbody!";
+        let head = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 5\r\nconnection: close\r\nslidegate-mode: cached\r\n\r\nbody!";
         let parsed = Head::parse(head).unwrap().unwrap();
-        assert_eq!(parsed, Head { status: 429, length: head.len() - 5, body: 5, keeps: false });
+        let length = head.len() - 5;
+        assert_eq!(parsed, Head { status: 429, length, body: 5, keeps: false, told: Told::Cached });
         assert_eq!(Head::parse(&head[..20]), Some(None));
         assert_eq!(Head::parse(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().unwrap().body, 0);
         assert_eq!(Head::parse(b"HTTP/1.1 200 OK\r\n\r\n"), None, "no length");

@@ -22,10 +22,10 @@ mod schedule;
 mod tests;
 mod window;
 
-pub use outcome::{Answer, Outcome, Record};
+pub use outcome::{Answer, Outcome, Record, Told};
 pub use window::largest_window;
 
-use client::Client;
+use client::{Answered, Client};
 use schedule::Gate;
 
 /// Requests that a crowd may have: each is a record of 40 bytes.
@@ -39,6 +39,7 @@ pub struct Crowd {
     shares: Vec<u32>,
     connections: usize,
     patience: Duration,
+    elsewhere: bool,
     path: String,
     fields: Vec<(String, String)>,
     seed: u64,
@@ -55,6 +56,7 @@ impl Crowd {
             // Enough for 1000 requests per second and instance that take 32 ms each.
             connections: 32,
             patience: Duration::from_secs(5),
+            elsewhere: false,
             path: "/".to_owned(),
             fields: Vec::new(),
             seed: 1,
@@ -80,6 +82,15 @@ impl Crowd {
     #[must_use]
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Clients do what a balancer does when instances come and go: where one refuses connections, they go to the next,
+    /// and what was sent over a connection that ended without a byte of an answer is sent again. Without it, both
+    /// are [`Answer::Broken`].
+    #[must_use]
+    pub const fn elsewhere(mut self) -> Self {
+        self.elsewhere = true;
         self
     }
 
@@ -132,15 +143,15 @@ impl Crowd {
             runtime.block_on(crowd.go(&addresses, &counter, begun))
         });
         // An error means that the thread has panicked, which `finish` passes on.
-        let _ = begins.recv();
-        Running { thread, answered }
+        let start = begins.recv().unwrap_or_else(|_| Instant::now());
+        Running { thread, answered, start }
     }
 
     async fn go(
         self,
         addresses: &[String],
         answered: &Arc<AtomicU64>,
-        begun: std::sync::mpsc::Sender<()>,
+        begun: std::sync::mpsc::Sender<Instant>,
     ) -> Outcome {
         let gates = self.gates(addresses.len());
         let mut crews = Vec::new();
@@ -148,7 +159,7 @@ impl Crowd {
             let request: Arc<[u8]> = self.request(address).into_bytes().into();
             let next = Arc::new(AtomicUsize::new(0));
             for _ in 0..self.connections {
-                let mut client = Client::new(address.clone(), self.patience);
+                let mut client = Client::new(self.ways(addresses, instance), self.patience);
                 client.connect().await;
                 let (request, next) = (Arc::clone(&request), Arc::clone(&next));
                 crews.push(Worker { instance, client, request, next, answered: Arc::clone(answered) });
@@ -164,13 +175,19 @@ impl Crowd {
             })
             .collect();
         let pacer = tokio::task::spawn_blocking(move || schedule::pace(&gates, start, self.connections));
-        let _ = begun.send(());
+        let _ = begun.send(start);
         pacer.await.expect("the pacer does not panic");
         let mut records = Vec::new();
         for worker in workers {
             records.extend(worker.await.expect("workers do not panic"));
         }
         Outcome { records }
+    }
+
+    /// Where a client of this instance connects, in the order of its tries.
+    fn ways(&self, addresses: &[String], instance: usize) -> Vec<String> {
+        let count = if self.elsewhere { addresses.len() } else { 1 };
+        addresses.iter().cycle().skip(instance).take(count).cloned().collect()
     }
 
     /// The arrivals at each instance.
@@ -202,6 +219,7 @@ impl Crowd {
 pub struct Running {
     thread: JoinHandle<Outcome>,
     answered: Arc<AtomicU64>,
+    start: Instant,
 }
 
 impl Running {
@@ -209,6 +227,12 @@ impl Running {
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The time on the clock of the records, in microseconds since the start: when the test did something.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Waits for the rest.
@@ -246,9 +270,9 @@ impl Worker {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(intended_us) = arrivals.get(index).copied() else { break };
             let sent_us = since_start();
-            let answer = self.client.ask(&self.request).await;
-            let answered_us = since_start();
-            records.push(Record { instance: self.instance, intended_us, sent_us, answered_us, answer });
+            let Answered { answer, told, tries } = self.client.ask(&self.request).await;
+            let (instance, answered_us) = (self.instance, since_start());
+            records.push(Record { instance, intended_us, sent_us, answered_us, answer, told, tries });
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
         records

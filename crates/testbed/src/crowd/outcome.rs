@@ -26,6 +26,10 @@ pub struct Record {
     pub answered_us: u64,
     /// What it was.
     pub answer: Answer,
+    /// Who decided, by the answer.
+    pub told: Told,
+    /// How often it was sent: once, but for a crowd that goes [elsewhere](super::Crowd::elsewhere).
+    pub tries: u8,
 }
 
 /// How a request was answered.
@@ -39,6 +43,46 @@ pub enum Answer {
     Status(u16),
     /// Not: no connection, an early end, or too late.
     Broken,
+}
+
+/// Who decided, as `slidegate-mode` says if the configuration asks for that field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing is said, or a word that is not known here.
+    #[default]
+    Nothing,
+    /// The store.
+    Normal,
+    /// The denial cache.
+    Cached,
+    /// A lease.
+    Leased,
+    /// This instance's share.
+    Local,
+    /// The policy, which allows.
+    AllowAll,
+    /// The policy, which denies.
+    DenyAll,
+}
+
+impl Told {
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "normal" => Self::Normal,
+            "cached" => Self::Cached,
+            "leased" => Self::Leased,
+            "local" => Self::Local,
+            "allow_all" => Self::AllowAll,
+            "deny_all" => Self::DenyAll,
+            _ => Self::Nothing,
+        }
+    }
+
+    /// Whether the promise of the store stands behind the answer.
+    #[must_use]
+    pub const fn is_exact(self) -> bool {
+        matches!(self, Self::Normal | Self::Cached | Self::Leased)
+    }
 }
 
 impl Record {
@@ -68,6 +112,25 @@ impl Outcome {
     #[must_use]
     pub fn count(&self, answer: Answer) -> usize {
         self.records.iter().filter(|record| record.answer == answer).count()
+    }
+
+    /// Those of the records that were to be sent in this time, in microseconds.
+    #[must_use]
+    pub fn between(&self, from_us: u64, until_us: u64) -> Self {
+        let inside = self.records.iter().filter(|record| (from_us..until_us).contains(&record.intended_us));
+        Self { records: inside.copied().collect() }
+    }
+
+    /// How many were decided so.
+    #[must_use]
+    pub fn told(&self, told: Told) -> usize {
+        self.records.iter().filter(|record| record.told == told).count()
+    }
+
+    /// How many were sent more than once.
+    #[must_use]
+    pub fn sent_again(&self) -> usize {
+        self.records.iter().filter(|record| record.tries > 1).count()
     }
 
     /// How many were neither allowed nor denied.
@@ -148,6 +211,8 @@ mod tests {
             sent_us: at + 100,
             answered_us: at + 300,
             answer,
+            told: Told::Normal,
+            tries: 1,
         });
         Outcome { records: records.collect() }
     }

@@ -50,11 +50,12 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::Answer;
+    use super::super::{Answer, Told};
     use super::*;
 
     fn record(sent_us: u64, took_us: u64, answer: Answer) -> Record {
-        Record { instance: 0, intended_us: sent_us, sent_us, answered_us: sent_us + took_us, answer }
+        let (answered_us, told) = (sent_us + took_us, Told::Nothing);
+        Record { instance: 0, intended_us: sent_us, sent_us, answered_us, answer, told, tries: 1 }
     }
 
     /// Every window that begins at any microsecond, counted one by one.

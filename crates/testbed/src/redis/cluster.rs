@@ -171,6 +171,16 @@ impl Cluster {
         self.settle();
     }
 
+    /// Has a replica of the slot's master, which may be gone, ask for its place at once (`CLUSTER FAILOVER FORCE`), and
+    /// does not wait for it.
+    ///
+    /// # Panics
+    ///
+    /// When it refuses.
+    pub fn begin_failover(&self, replica: &Server) {
+        replica.ask::<()>(&["CLUSTER", "FAILOVER", "FORCE"]);
+    }
+
     /// Waits until another node than the one at port `old` serves the slot.
     ///
     /// # Panics

@@ -1,6 +1,7 @@
 //! What a server is started with, beyond what every server here has.
 
 use super::{Release, Server};
+use crate::clock::Clock;
 
 /// How to start a [`Server`]. Begin with [`Server::options`].
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Options {
     pub(super) sentinel: Option<String>,
     /// Whether it is a node of a Cluster.
     pub(super) cluster: bool,
+    /// Its wall clock, if it is not the machine's.
+    pub(super) clock: Option<Clock>,
 }
 
 impl Options {
@@ -24,6 +27,7 @@ impl Options {
             tls: false,
             sentinel: None,
             cluster: false,
+            clock: None,
         }
     }
 
@@ -67,6 +71,13 @@ impl Options {
     #[must_use]
     pub const fn tls(mut self) -> Self {
         self.tls = true;
+        self
+    }
+
+    /// Its wall clock is this one.
+    #[must_use]
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 

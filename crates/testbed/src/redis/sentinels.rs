@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::{Options, Release, Server};
+use crate::clock::Clock;
 use crate::wait;
 
 const REPLICAS: usize = 2;
@@ -49,10 +50,22 @@ impl Sentinels {
     /// As [`start`](Self::start).
     #[must_use]
     pub fn start_with(release: Release, down_after: Duration) -> Self {
+        Self::start_at(release, down_after, None)
+    }
+
+    /// [`start_with`](Self::start_with), and the clock of both replicas is this one.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_at(release: Release, down_after: Duration, replicas: Option<&Clock>) -> Self {
         let master = Server::options().release(release).start();
         let port = master.port().to_string();
-        let replica =
-            || Server::options().release(release).directive("replicaof", &["127.0.0.1", &port]).start();
+        let replica = || {
+            let options = Server::options().release(release).directive("replicaof", &["127.0.0.1", &port]);
+            replicas.into_iter().fold(options, Options::clock).start()
+        };
         let mut servers = vec![master];
         servers.extend(std::iter::repeat_with(replica).take(REPLICAS));
         let configuration = format!(
@@ -113,10 +126,33 @@ impl Sentinels {
     /// When no failover happens.
     pub fn failover(&self) {
         let old = self.master().port();
+        self.begin_failover();
+        self.wait_for_other_master(old);
+    }
+
+    /// Has a Sentinel begin a failover, of a master that is gone as well, and does not wait for it: a test that can't
+    /// give the Sentinels the time to find out for themselves acts as an operator would.
+    ///
+    /// # Panics
+    ///
+    /// When none begins one.
+    pub fn begin_failover(&self) {
         wait::until("a Sentinel that begins a failover", wait::PATIENCE, || {
             self.running_sentinels().any(|one| one.command(&["SENTINEL", "FAILOVER", Self::NAME]).is_ok())
         });
-        self.wait_for_other_master(old);
+    }
+
+    /// A planned failover without two masters at any time (`FAILOVER TO`): the old one pauses its clients until the
+    /// new one has all. Returns when the new one calls itself master; Sentinels take their time to believe it.
+    ///
+    /// # Panics
+    ///
+    /// When no failover happens.
+    pub fn failover_to_replica(&self) {
+        let old = self.master();
+        let to = self.replicas().into_iter().find(|replica| replica.runs()).expect("a replica that runs");
+        old.ask::<()>(&["FAILOVER", "TO", "127.0.0.1", &to.port().to_string(), "TIMEOUT", "5000"]);
+        wait::until("a replica that is promoted", wait::PATIENCE, || to.info("role") == "master");
     }
 
     /// Waits until another server than the one at `old` is master, for itself and for most Sentinels.

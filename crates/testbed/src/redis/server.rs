@@ -15,6 +15,7 @@ use ::redis::{
 use tempfile::TempDir;
 
 use super::{Certificates, Options};
+use crate::clock::Clock;
 use crate::process::Process;
 use crate::{port, wait};
 
@@ -78,7 +79,7 @@ impl Server {
         for _ in 0..PORTS_MAX {
             let (port, bus) = (port::free(), port::free());
             let args = arguments(&options, folder.path(), port, bus, certificates.as_ref());
-            match begin(&program, &args, folder.path()) {
+            match begin(&program, &args, folder.path(), options.clock.as_ref()) {
                 Ok(process) => {
                     let process = Mutex::new(process);
                     return Self { options, program, folder, port, bus, certificates, process };
@@ -179,7 +180,7 @@ impl Server {
         running.kill();
         let certificates = self.certificates.as_ref();
         let args = arguments(&self.options, self.folder.path(), self.port, self.bus, certificates);
-        match begin(&self.program, &args, self.folder.path()) {
+        match begin(&self.program, &args, self.folder.path(), self.options.clock.as_ref()) {
             Ok(process) => *running = process,
             Err(Ended(log)) => panic!("no restart on port {}; it said:\n{log}", self.port),
         }
@@ -226,6 +227,11 @@ impl Server {
             Ok(answer) => answer,
             Err(error) => panic!("{words:?} on {}: {error}", self.address()),
         }
+    }
+
+    /// [`ask`](Self::ask) for those who know what to do without: nothing where it is refused or not answered.
+    pub fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> Option<T> {
+        T::from_redis_value(self.command(words).ok()?).ok()
     }
 
     /// A field of `INFO`: `server.info("connected_clients")`.
@@ -309,9 +315,9 @@ fn arguments(
 }
 
 /// Starts the program, and waits until it answers on its socket: by then it listens on its port as well.
-fn begin(program: &Path, args: &[String], folder: &Path) -> Result<Process, Ended> {
+fn begin(program: &Path, args: &[String], folder: &Path, clock: Option<&Clock>) -> Result<Process, Ended> {
     let log = folder.join("log");
-    let mut process = Process::start(program, args, &log)
+    let mut process = Process::start_at(program, args, &log, clock)
         .unwrap_or_else(|error| panic!("{} can't be started: {error}", program.display()));
     let socket = socket(folder);
     let answered = wait::try_for_some(wait::PATIENCE, || {

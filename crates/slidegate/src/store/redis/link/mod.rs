@@ -39,6 +39,7 @@
 mod cluster;
 mod condition;
 mod figures;
+mod follow;
 mod masters;
 mod node;
 mod open;

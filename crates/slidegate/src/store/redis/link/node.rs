@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use super::condition::{Condition, ConditionFigures, Conditions, Standing, number};
 use super::figures::Figures;
+use super::follow;
 use super::masters::{Master, Masters};
 use super::open::{self, NotOpened, Opened, SharedConnector, Transport};
 use super::pause::{Pause, jittered};
@@ -456,15 +457,15 @@ async fn supervise(shared: Arc<Shared>, mut target: Target) {
     let mut before = false;
     loop {
         let address = target.address().await;
-        match open_master(&shared, &address).await {
+        match open_master(&shared, &target, &address).await {
             Err(error) => shared.not_opened(&address, &error, &mut last),
-            Ok((opened, master)) => {
+            Ok((opened, master, at)) => {
                 last = None;
                 if std::mem::replace(&mut before, true) {
                     shared.around.figures.reconnected();
                 }
-                let (live, broken) = shared.publish(opened, master, address.clone());
-                let fault = watch_over(&shared, &live, broken, &mut target).await;
+                let (live, broken) = shared.publish(opened, master, at);
+                let fault = watch_over(&shared, &live, broken, &mut target, &address).await;
                 shared.leave(&live, fault);
                 // That one is known already.
                 let _ = timeout(Duration::ZERO, shared.left.notified()).await;
@@ -480,14 +481,25 @@ async fn supervise(shared: Arc<Shared>, mut target: Target) {
     }
 }
 
-async fn open_master(shared: &Shared, address: &Address) -> Result<(Opened, Master), NotOpened> {
+/// A connection to the master at this address, or to the one that it follows if Sentinels have named it.
+async fn open_master(
+    shared: &Shared,
+    target: &Target,
+    address: &Address,
+) -> Result<(Opened, Master, Address), NotOpened> {
     let connector = &shared.around.connector;
-    let mut opened = connector.open(address).await?;
+    let (mut opened, mut at) = (connector.open(address).await?, address.clone());
+    if !opened.hello.is_master && matches!(target, Target::Named(_)) {
+        let asked = timeout(connector.patience(), follow::master_of(&mut opened.transport.connection)).await;
+        if let Some(followed) = asked.ok().flatten() {
+            (opened, at) = (connector.open(&followed).await?, followed);
+        }
+    }
     if !opened.hello.is_master {
         return Err(NotOpened { fault: Fault::ReadOnly, why: "it is a replica".to_owned() });
     }
     let master = open::master(&mut opened.transport.connection, connector.patience()).await?;
-    Ok((opened, master))
+    Ok((opened, master, at))
 }
 
 /// Returns when the connection is not to be used any more, and why.
@@ -496,11 +508,12 @@ async fn watch_over(
     live: &Arc<Live>,
     broken: oneshot::Receiver<()>,
     target: &mut Target,
+    named: &Address,
 ) -> Fault {
     tokio::select! {
         _ = broken => Fault::Disconnected,
         () = shared.left.notified() => shared.why(),
-        () = target.moved_from(&live.address) => {
+        () = target.moved_from(named) => {
             info!(node = %live.address, "Sentinel names another master");
             Fault::ReadOnly
         }

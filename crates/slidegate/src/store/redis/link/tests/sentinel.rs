@@ -88,6 +88,22 @@ async fn the_word_of_a_sentinel_is_followed_at_once_though_the_old_socket_stays_
     recovers(&link, "sg:a").await;
 }
 
+// R046: `FAILOVER TO` leaves connections open and tells the Sentinels nothing, who name the old master for half a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hands_over_by_itself_is_followed_to_whom_it_follows() {
+    let sentinels = Arc::new(beside(Sentinels::start).await);
+    let link = connected(&url(&sentinels)).await;
+    count(&link, "sg:a").await.expect("counts");
+    let old = format!(":{}", sentinels.master().port());
+    let told = sentinels.clone();
+    beside(move || told.failover_to_replica()).await;
+    let left = || async { link.connected_to().filter(|at| !at.ends_with(&old)) };
+    eventually("the link follows", PATIENCE, left).await;
+    recovers(&link, "sg:a").await;
+    let still_named = beside(move || format!(":{}", sentinels.master().port())).await;
+    assert_eq!(still_named, old, "no Sentinel told it");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_master_is_replaced_by_whom_the_sentinels_choose() {
     let sentinels = beside(Sentinels::start).await;
