@@ -12,7 +12,7 @@
 //!   that others could wait for.
 //! * One roll call of a master at a time. A later change of the same place begins another.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -84,6 +84,7 @@ pub(crate) struct Masters {
     /// Whether this instance was granted anything yet.
     in_use: AtomicBool,
     eras: AtomicU32,
+    begun_so_far: AtomicU64,
     state: Mutex<State>,
     /// Who remembers what was held when an era began.
     listener: OnceLock<Box<dyn Fn(Era) + Send + Sync>>,
@@ -128,6 +129,7 @@ impl Masters {
             open: AtomicUsize::new(0),
             in_use: AtomicBool::new(false),
             eras: AtomicU32::new(0),
+            begun_so_far: AtomicU64::new(0),
             state: Mutex::default(),
             listener: OnceLock::new(),
             begun: Notify::new(),
@@ -198,7 +200,13 @@ impl Masters {
             None => state.open.push(open),
         }
         self.open.store(state.open.len(), Relaxed);
+        self.begun_so_far.fetch_add(1, Relaxed);
         self.begun.notify_waiters();
+    }
+
+    /// How many roll calls have begun.
+    pub(crate) fn begun_so_far(&self) -> u64 {
+        self.begun_so_far.load(Relaxed)
     }
 
     /// Whether there is any roll call at all: asked by every call.
