@@ -9,6 +9,7 @@ mod check;
 mod failure;
 mod readme;
 mod servers;
+mod simulate;
 mod step;
 mod test;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::step::{Done, Failure};
-use crate::{bench, check, failure, readme, test, usage};
+use crate::{bench, check, failure, readme, simulate, test, usage};
 
 /// Something that `cargo xtask` can be told to do.
 pub(crate) struct Verb {
@@ -14,7 +14,7 @@ pub(crate) struct Verb {
 }
 
 /// In the order in which a change meets them.
-pub(crate) const VERBS: [Verb; 6] = [
+pub(crate) const VERBS: [Verb; 7] = [
     Verb {
         name: "check",
         summary: "formatting, clippy, docs, licences: all that needs no run",
@@ -25,6 +25,11 @@ pub(crate) const VERBS: [Verb; 6] = [
         name: "readme",
         summary: "runs the commands of README.md and docs/, and verifies what they show",
         run: readme::run,
+    },
+    Verb {
+        name: "simulate",
+        summary: "[--seeds N] [--seed X] [--scale]: worlds on virtual time, each from a seed, held to every promise",
+        run: simulate::run,
     },
     Verb {
         name: "failure",
@@ -85,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_word_like_no_verb_is_told_them_all() {
-        let expected = "no verb `deploy`: there are check, test, readme, failure, soak, bench";
+        let expected = "no verb `deploy`: there are check, test, readme, simulate, failure, soak, bench";
         assert_eq!(refusal("deploy"), (2, expected.into()));
     }
 

@@ -150,7 +150,8 @@ pub fn put_back(
 /// What the key knows of last, if grants after it were lost.
 fn behind(image: &Image, at: Option<usize>, call: &Call) -> Option<u64> {
     let (stored, lost) = match at {
-        None => (0, call.ack > 0 && call.reset_epoch == image.reset_epoch),
+        // A key that knows of an earlier reset has lost the last one, or itself.
+        None => (0, call.ack > 0 && call.reset_epoch >= image.reset_epoch),
         Some(at) => {
             let stored = image.ledger[at].seq;
             (stored, stored < call.ack && stored < call.seq)

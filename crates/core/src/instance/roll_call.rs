@@ -1,9 +1,11 @@
 //! Who has yet to put back, after a master change, what a new master does not know of.
 //!
-//! A roll call begins with everybody of the last heartbeat set. An instance has answered when it has beaten after the
-//! beginning, by the store's clock, and has said in that beat that it is in sync with this master. One that has not
-//! beaten for its life is gone, and with it what it could have put back. When nobody is awaited the roll call is over;
-//! for each key it is over after a window anyway ([`standing`](super::standing)).
+//! A roll call begins with everybody of the last heartbeat set, and whoever the new master is told of as not in sync
+//! joins: an instance that was started since the last beat has been granted permits, too. An instance has answered when
+//! it has beaten after the beginning, by the store's clock, and has said in that beat that it is in sync with this
+//! master. One that has not beaten for its life is gone, and with it what it could have put back. When somebody was
+//! heard of and nobody is awaited the roll call is over; for each key it is over after a window anyway
+//! ([`standing`](super::standing)).
 //!
 //! It asks nobody and knows no master by name: whoever drives it does.
 //!
@@ -52,6 +54,12 @@ impl RollCall {
         let began_ms = if now_ms < began_ms { now_ms } else { began_ms };
         self.began_ms = Some(began_ms);
         let life = self.life.0;
+        let alive = |beat: &&Beat| beat.at_ms.saturating_add(life) > now_ms;
+        for beat in beats.iter().filter(alive).filter(|beat| !beat.in_sync) {
+            if !self.awaited.contains(&beat.identity) {
+                self.awaited.push(beat.identity);
+            }
+        }
         self.awaited.retain(|identity| match beats.iter().find(|beat| beat.identity == *identity) {
             Some(beat) => {
                 let answered = beat.in_sync && beat.at_ms >= began_ms;
@@ -62,9 +70,9 @@ impl RollCall {
         });
     }
 
-    /// Whether nobody is awaited.
+    /// Whether nobody is awaited, and it was heard who is there: an instance that has just started knows of nobody.
     pub fn is_over(&self) -> bool {
-        self.awaited.is_empty()
+        self.began_ms.is_some() && self.awaited.is_empty()
     }
 
     /// Who is awaited.
@@ -99,6 +107,17 @@ mod tests {
         assert!(roll.is_over());
     }
 
+    /// The story of seed 278: the last beat was answered before anybody else had beaten.
+    #[test]
+    fn who_knew_of_nobody_awaits_whom_the_master_tells_of() {
+        let mut roll = RollCall::begin([1], LIFE);
+        assert!(!roll.is_over(), "nobody was heard of yet");
+        roll.heard(10_000, &[beat(1, 10_000, true), beat(2, 9_000, false), beat(3, 9_500, true)]);
+        assert_eq!(roll.awaited(), [2]);
+        roll.heard(10_100, &[beat(1, 10_100, true), beat(2, 10_050, true)]);
+        assert!(roll.is_over());
+    }
+
     #[test]
     fn whoever_does_not_beat_is_awaited_for_its_life() {
         let mut roll = RollCall::begin([1, 2], LIFE);
@@ -111,7 +130,8 @@ mod tests {
     }
 
     proptest! {
-        /// A roll call is over exactly when each of those that it began with has answered or is gone by what was heard.
+        /// A roll call is over exactly when each of those that it began with, or that were told of as not in sync, has
+        /// answered or is gone by what was heard.
         #[test]
         fn it_is_over_when_each_has_answered_or_is_gone(
             heard in vec_of((0u64..2_000, vec_of((0u64..4, 0u64..9_000, any::<bool>()), 0..4)), 0..12),
@@ -129,6 +149,7 @@ mod tests {
                     let last = beats.iter().find(|beat| beat.identity == who);
                     let answers = last.is_some_and(|beat| beat.in_sync && beat.at_ms >= began_ms);
                     let silent_since = last.map_or(began_ms, |beat| beat.at_ms);
+                    *waiting |= last.is_some_and(|beat| !beat.in_sync);
                     *waiting &= !answers && now_ms < silent_since + LIFE.0;
                 }
                 prop_assert_eq!(roll.is_over(), waiting.iter().all(|waiting| !waiting));

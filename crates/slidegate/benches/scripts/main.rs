@@ -237,18 +237,25 @@ fn algorithms(client: &mut Client, options: &Options, progress: &Progress) -> Va
     let mut rng = Rng::with_seed(options.seed);
     println!("\n| us for each check | 1 key, 1 | 10,000 keys, 1 | 1 key, 16 | 10,000 keys, 16 |");
     println!("|---|---|---|---|---|");
-    let mut columns = Vec::new();
+    let (mut columns, mut general) = (Vec::new(), Vec::new());
     for (keys, per_call, _) in BARS {
         let mut loads = Subject::ALL.map(|subject| {
             let per_call = if subject == Subject::SortedSet { 1 } else { per_call };
             Load::new(client, &options.script, subject, keys, per_call, PERMITS, WINDOW)
         });
         let times = rounds(client, &mut loads, 1, &mut rng, progress);
+        general.push(loads.iter().map(|load| load.general.to_string()).collect::<Vec<_>>());
         columns.push(times.iter().map(|times| median(times)).collect::<Vec<_>>());
     }
     for (place, subject) in Subject::ALL.iter().enumerate() {
         let cells: Vec<String> = columns.iter().map(|column| format!("{:.2}", column[place])).collect();
-        println!("| {} | {} |", subject.name(), cells.join(" | "));
+        let general: Vec<&str> = general.iter().map(|column| &*column[place]).collect();
+        println!(
+            "| {} | {} | <!-- calls by check.lua: {} -->",
+            subject.name(),
+            cells.join(" | "),
+            general.join(", ")
+        );
     }
     json!({ "names": Subject::ALL.map(Subject::name), "columns": columns })
 }

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use slidegate::Mode;
-use slidegate::core::instance::ladder::Thresholds;
 use slidegate::core::time::Millis;
 use slidegate::error::Fault;
 use slidegate_testbed::redis::Server;
 use tokio::time::Instant;
 
-use crate::asking::{check, config, denying_and_allowing, faults, limiter, recovers};
+use crate::asking::{check, config_without_breaker, denying_and_allowing, faults, limiter, recovers};
 
 /// Of each policy.
 const CHECKS: u32 = 1000;
@@ -19,8 +18,7 @@ const CHECKS: u32 = 1000;
 async fn a_full_server_refuses_new_keys_and_policies_say_what_is_answered() {
     let server = Server::options().max_memory(0, "noeviction").start();
     // A breaker would keep them from the server.
-    let never = Thresholds { failures: u32::MAX, calls_min: u32::MAX, ..Thresholds::default() };
-    let patient = config(&server.url(), Millis(2_000)).ladder(never);
+    let patient = config_without_breaker(&server.url(), Millis(2_000));
     let limiter = limiter(&patient, denying_and_allowing()).await;
     assert_eq!(check(&limiter, "denying", &["first"]).await.mode(), Mode::Normal);
     let full: u64 = server.info("used_memory").parse().unwrap();

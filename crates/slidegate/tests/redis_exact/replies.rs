@@ -12,7 +12,9 @@ use slidegate_testbed::redis::Server;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::asking::{check, config, eventually, faults, keeps_asking, limiter, micros, policy, used};
+use crate::asking::{
+    check, config, config_without_breaker, eventually, faults, keeps_asking, limiter, micros, policy, used,
+};
 
 /// How a reply gets lost on a connection that many calls share: what follows it goes too, or the connection.
 const FATES: [Fate; 2] = [Fate::VanishThenSilence, Fate::VanishThenReset];
@@ -24,7 +26,8 @@ async fn with_retries_every_check_whose_reply_is_lost_is_counted_once() {
         let server = Server::start();
         let proxy = FaultProxy::start(&server.address());
         let retry = Retry { after: Millis(150), budget: Millis(20_000) };
-        let through = config(&format!("redis://{}", proxy.address()), Millis(1_000)).retry(Some(retry));
+        let through =
+            config_without_breaker(&format!("redis://{}", proxy.address()), Millis(1_000)).retry(Some(retry));
         let limiter = limiter(&through, vec![policy("p", "100/1h")]).await;
         proxy.spoil_replies(10, fate);
         let mut admitted = 0;
@@ -44,7 +47,7 @@ async fn without_retries_lost_replies_neither_admit_too_much_nor_waste_any() {
     for fate in FATES {
         let server = Server::start();
         let proxy = FaultProxy::start(&server.address());
-        let through = config(&format!("redis://{}", proxy.address()), Millis(60));
+        let through = config_without_breaker(&format!("redis://{}", proxy.address()), Millis(60));
         let limiter = limiter(&through, vec![policy("p", "100/1h")]).await;
         proxy.spoil_replies(10, fate);
         let mut admitted = 0;

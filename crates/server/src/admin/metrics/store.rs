@@ -56,6 +56,7 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
     gauges(
         &[
             ("store_connected", "1 while calls can be sent.", figures.connected.into()),
+            ("store_in_roll_call", "1 while this instance is in a roll call.", figures.in_roll_call.into()),
             (
                 "store_failing",
                 "1 from a check that failed until checks were answered.",
@@ -103,6 +104,11 @@ fn redis(figures: &RedisFigures, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
                 figures.unconfirmed,
             ),
             ("store_reconnects", "Connections opened in place of lost ones.", figures.reconnects),
+            (
+                "store_roll_calls",
+                "Roll calls after another master answered, or after an outage.",
+                figures.roll_calls,
+            ),
         ],
         encoder,
     )?;

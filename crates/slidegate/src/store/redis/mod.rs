@@ -12,6 +12,7 @@
 //! | `heartbeat` | who else shares the counters, and which format of them everybody can read |
 //! | `nodes`, `skew` | what it takes to decide without the server; how far the clocks are from each other |
 //! | `ledgers`, `records` | what this instance remembers of its grants; what the server remembers of a reservation |
+//! | `roll_calls` | what it does after a master change: puts back what was lost, and stays below what it held |
 //! | `calls` | puts these together: checks become a call, its reply answers |
 
 use std::sync::Arc;
@@ -122,6 +123,10 @@ pub struct RedisFigures {
     pub denied_without: u64,
     /// Connections opened in place of lost ones.
     pub reconnects: u64,
+    /// Roll calls that have begun: after another master answered, or after a time without the store.
+    pub roll_calls: u64,
+    /// Whether this instance is in one.
+    pub in_roll_call: bool,
     /// This machine's clock less the server's, in milliseconds; 0 where the server's decides.
     pub clock_skew_ms: i64,
     /// Checks that failed, or that were not put to a node that fails so, in the order of [`Fault::ALL`].
@@ -216,6 +221,8 @@ impl RedisStore {
             allowed_without: without.allowed,
             denied_without: without.denied,
             reconnects: link.reconnects,
+            roll_calls: self.calls().link.masters().begun_so_far(),
+            in_roll_call: !self.calls().link.masters().is_calm(),
             clock_skew_ms: self.calls().skew_ms(),
             faults: without.faults,
         }

@@ -8,11 +8,11 @@
 //! What it is not: it sends nothing. The heartbeat tells who is in sync, `calls` puts back and stays below the cap.
 //!
 //! # Invariants
-//! * No roll call begins as long as this instance was granted nothing: it has nothing to put back, and knows nothing
-//!   that others could wait for.
+//! * A roll call begins with the first connection, too: an instance that starts after a failover has nothing to put
+//!   back, and must not take what others have not put back yet. It is over with the first beat that tells of nobody.
 //! * One roll call of a master at a time. A later change of the same place begins another.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ use tracing::info;
 
 /// Masters that a beat names, the latest: 576 bytes. In a larger cluster roll calls of the others end after a window.
 const TOLD_MAX: usize = 64;
+/// The longest roll call: twice the life of an instance that is gone. So long a store that refuses beats is waited for.
+const ROLL_CALL_MAX: Duration = Duration::from_secs(10);
 /// For how long after a roll call the instance still beats often: who noticed later is waiting for it.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
@@ -84,6 +86,7 @@ pub(crate) struct Masters {
     /// Whether this instance was granted anything yet.
     in_use: AtomicBool,
     eras: AtomicU32,
+    begun_so_far: AtomicU64,
     state: Mutex<State>,
     /// Who remembers what was held when an era began.
     listener: OnceLock<Box<dyn Fn(Era) + Send + Sync>>,
@@ -128,6 +131,7 @@ impl Masters {
             open: AtomicUsize::new(0),
             in_use: AtomicBool::new(false),
             eras: AtomicU32::new(0),
+            begun_so_far: AtomicU64::new(0),
             state: Mutex::default(),
             listener: OnceLock::new(),
             begun: Notify::new(),
@@ -170,8 +174,10 @@ impl Masters {
             state.open.retain(|open| open.master == master);
             self.open.store(state.open.len(), Relaxed);
         }
-        if !known && self.in_use.load(Relaxed) {
-            self.begin(&mut state, master, true);
+        // Whoever has just started, or was granted nothing yet, has nothing to put back; but others may, and it must not
+        // take what they have not put back yet.
+        if !known {
+            self.begin(&mut state, master, self.in_use.load(Relaxed));
         }
     }
 
@@ -198,7 +204,13 @@ impl Masters {
             None => state.open.push(open),
         }
         self.open.store(state.open.len(), Relaxed);
+        self.begun_so_far.fetch_add(1, Relaxed);
         self.begun.notify_waiters();
+    }
+
+    /// How many roll calls have begun.
+    pub(crate) fn begun_so_far(&self) -> u64 {
+        self.begun_so_far.load(Relaxed)
     }
 
     /// Whether there is any roll call at all: asked by every call.
@@ -256,8 +268,11 @@ impl Masters {
 
     fn close(&self, state: &mut State) {
         let before = state.open.len();
-        for open in state.open.extract_if(.., |open| open.in_sync && open.roll_call.is_over()) {
-            let took_ms = self.time.now_us().saturating_sub(open.era.began_us) / 1000;
+        let now_us = self.time.now_us();
+        let took = |open: &Open| Duration::from_micros(now_us.saturating_sub(open.era.began_us));
+        let is_over = |open: &Open| open.roll_call.is_over() || took(open) > ROLL_CALL_MAX;
+        for open in state.open.extract_if(.., |open| open.in_sync && is_over(open)) {
+            let took_ms = took(&open).as_millis();
             info!(master = open.master.as_str(), took_ms, "roll call over");
         }
         if state.open.len() < before {
@@ -268,7 +283,8 @@ impl Masters {
 
     /// The masters that this instance is in sync with, for its beat.
     pub(crate) fn in_sync(&self) -> String {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        self.close(&mut state);
         let out = |master: &&Master| state.open.iter().any(|open| open.master == **master && !open.in_sync);
         let known: Vec<&str> = state.known.iter().filter(|master| !out(master)).map(Master::as_str).collect();
         known.join(" ")
@@ -296,16 +312,26 @@ mod tests {
         Master::read(id).unwrap()
     }
 
+    /// Everything is put back, and by the store's time `at_ms` nobody else is there, or is in sync.
+    fn settle(masters: &Masters, at_ms: u64, told: &[Told<'_>]) {
+        for (_, era) in masters.out_of_sync() {
+            masters.has_put_back(era);
+        }
+        masters.heard(1, at_ms, LIFE, told);
+    }
+
     #[tokio::test]
-    async fn a_roll_call_begins_when_another_master_answers_and_not_before_anything_was_granted() {
+    async fn a_roll_call_begins_whenever_another_master_answers() {
         let masters = Masters::new(OwnTime::begin());
         masters.opened(master("aaaaaaaa"), true);
-        masters.opened(master("bbbbbbbb"), true);
-        assert!(masters.is_calm(), "nothing was granted yet");
+        assert!(masters.roll_call(master("aaaaaaaa")).is_some(), "who has just started knows of nobody");
+        assert!(!masters.may_have_forgotten(master("aaaaaaaa")), "nothing was granted yet");
+        settle(&masters, 90_000, &[]);
+        assert!(masters.is_calm());
         masters.granted();
-        masters.opened(master("bbbbbbbb"), true);
+        masters.opened(master("aaaaaaaa"), true);
         assert!(masters.is_calm(), "the same again");
-        masters.heard(1, 100_000, LIFE, &[Told { identity: 2, at_ms: 99_500, in_sync: "bbbbbbbb" }]);
+        masters.heard(1, 100_000, LIFE, &[Told { identity: 2, at_ms: 99_500, in_sync: "aaaaaaaa" }]);
         masters.opened(master("cccccccc"), true);
         assert!(masters.roll_call(master("cccccccc")).is_some());
         assert_eq!(masters.in_sync(), "", "not yet");
@@ -320,10 +346,13 @@ mod tests {
         let masters = Masters::new(OwnTime::begin());
         let [old, new] = ["aaaaaaaa", "bbbbbbbb"].map(master);
         masters.opened(old, true);
+        settle(&masters, 90_000, &[]);
         masters.granted();
         masters.comes_back(old);
+        masters.heard(1, 91_000, LIFE, &[]);
         assert!(masters.roll_call(old).is_none() && !masters.may_have_forgotten(old));
         masters.opened(new, true);
+        masters.heard(1, 92_000, LIFE, &[]);
         assert!(masters.roll_call(new).is_none() && masters.may_have_forgotten(new));
         let [(_, era)] = masters.out_of_sync()[..] else { panic!("one") };
         masters.has_put_back(era);
@@ -336,6 +365,7 @@ mod tests {
         let (old, new) = (master("aaaaaaaa"), master("bbbbbbbb"));
         let told = |identity, at_ms, in_sync| Told { identity, at_ms, in_sync };
         masters.opened(old, false);
+        settle(&masters, 99_900, &[]);
         masters.granted();
         masters.heard(1, 100_000, LIFE, &[told(1, 100_000, "aaaaaaaa"), told(2, 99_500, "aaaaaaaa")]);
         masters.opened(new, false);
@@ -343,9 +373,19 @@ mod tests {
         assert_eq!(masters.in_sync(), "aaaaaaaa");
         masters.has_put_back(era);
         assert_eq!(masters.in_sync(), "aaaaaaaa bbbbbbbb");
-        masters.heard(1, 101_000, LIFE, &[told(1, 101_000, ""), told(2, 100_900, "aaaaaaaa bbbbbbbb")]);
+        masters.heard(
+            1,
+            101_000,
+            LIFE,
+            &[told(1, 101_000, "aaaaaaaa bbbbbbbb"), told(2, 100_900, "aaaaaaaa bbbbbbbb")],
+        );
         assert!(!masters.is_calm(), "that beat may be from before");
-        masters.heard(1, 101_100, LIFE, &[told(1, 101_100, ""), told(2, 101_050, "aaaaaaaa bbbbbbbb")]);
+        masters.heard(
+            1,
+            101_100,
+            LIFE,
+            &[told(1, 101_100, "aaaaaaaa bbbbbbbb"), told(2, 101_050, "aaaaaaaa bbbbbbbb")],
+        );
         assert!(masters.is_calm() && masters.is_urgent());
     }
 

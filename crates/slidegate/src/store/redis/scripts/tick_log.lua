@@ -359,7 +359,8 @@ local function tick_log()
     log.compared = true
     local stored, count, age = find_row(log)
     if not stored then
-      if ack > 0 and not lapsed and reset_epoch == log.reset_epoch then return BEHIND, 0 end
+      -- A key that knows of an earlier reset has lost the last one, or itself.
+      if ack > 0 and not lapsed and reset_epoch >= log.reset_epoch then return BEHIND, 0 end
     elseif seq <= stored then
       return STALE, stored
     elseif stored > ack then
@@ -443,7 +444,7 @@ local function tick_log()
   -- `back.stored` says: core's ledger::put_back.
   function ops.put_back(log, limit, ack, reset_epoch, lapsed, back)
     local stored, count, age = find_row(log)
-    local behind = ack > 0 and reset_epoch == log.reset_epoch
+    local behind = ack > 0 and reset_epoch >= log.reset_epoch
     if stored then behind = seq > stored and stored < ack end
     if lapsed or not behind or (stored or 0) ~= back.stored then
       if not back.only then return ops.compare(log, ack, reset_epoch, lapsed) end

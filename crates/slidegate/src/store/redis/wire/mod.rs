@@ -30,6 +30,8 @@
 //! | | | | charges | 1 |
 //! | | | | times, lease in ms | 4, 4 |
 //! | | | | for each charge: limit, group, flags, cost, ack, reset epoch | 1, 1, 1, 4, 8, 8 |
+//! | | | | and if flags has 16, what is put back: after which call; 1: it was accepted, 2: nothing else; lease in ms; entries | 8, 1, 4, 2 |
+//! | | | | and each of these: how many ms ago, permits | 6, 4 |
 //! | | | | if remembered: length, so many bytes | 2, n |
 //!
 //! The last byte repeats the lowest of seq. A call has at most 255 limits and 65,535 keys.
