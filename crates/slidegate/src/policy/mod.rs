@@ -203,6 +203,7 @@ impl Policy {
 
     /// The same, as far as it is done: a policy that only watches is not split, since what it would have denied is not
     /// told by one of its shards.
+    #[cfg(feature = "redis")]
     pub(crate) const fn split(&self) -> u32 {
         if self.terms.shadow { 1 } else { self.shards }
     }

@@ -85,9 +85,13 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     }
 }
 
-/// Asks until the store decides again.
+/// Asks until the store decides again, and nobody has anything left to put back: until then an instance is granted no
+/// more than it held.
 pub(crate) async fn recovers(limiter: &Limiter<RedisStore>, policy: &str, key: &[&str], within: Duration) {
-    let decides = || async { (!check(limiter, policy, key).await.mode().is_degraded()).then_some(()) };
+    let decides = || async {
+        let exact = !check(limiter, policy, key).await.mode().is_degraded();
+        (exact && !limiter.store().figures().in_roll_call).then_some(())
+    };
     eventually("checks are decided again", within, decides).await;
 }
 

@@ -375,9 +375,19 @@ mod tests {
         assert_eq!(masters.in_sync(), "aaaaaaaa");
         masters.has_put_back(era);
         assert_eq!(masters.in_sync(), "aaaaaaaa bbbbbbbb");
-        masters.heard(1, 101_000, LIFE, &[told(1, 101_000, ""), told(2, 100_900, "aaaaaaaa bbbbbbbb")]);
+        masters.heard(
+            1,
+            101_000,
+            LIFE,
+            &[told(1, 101_000, "aaaaaaaa bbbbbbbb"), told(2, 100_900, "aaaaaaaa bbbbbbbb")],
+        );
         assert!(!masters.is_calm(), "that beat may be from before");
-        masters.heard(1, 101_100, LIFE, &[told(1, 101_100, ""), told(2, 101_050, "aaaaaaaa bbbbbbbb")]);
+        masters.heard(
+            1,
+            101_100,
+            LIFE,
+            &[told(1, 101_100, "aaaaaaaa bbbbbbbb"), told(2, 101_050, "aaaaaaaa bbbbbbbb")],
+        );
         assert!(masters.is_calm() && masters.is_urgent());
     }
 

@@ -68,6 +68,7 @@ pub(in super::super) struct Memory {
 
 impl Draft {
     /// A call that decides checks of one lane. `line` says what is known of a counter; `None`: no ledger.
+    #[cfg(any(test, feature = "test-util"))]
     pub(in super::super) fn checks(
         &self,
         checks: &[Counted],
@@ -77,8 +78,8 @@ impl Draft {
         self.checks_and_put_back(checks, line, |_| None, memory)
     }
 
-    /// As [`checks`](Self::checks), and first puts back what the store has lost of a counter, if anything. A check of
-    /// no times does nothing else.
+    /// A call that decides checks of one lane, and first puts back what the store has lost of a counter, if anything. A
+    /// check of no times does nothing else. `line` says what is known of a counter; `None`: no ledger.
     pub(in super::super) fn checks_and_put_back<'a>(
         &self,
         checks: &[Counted],
