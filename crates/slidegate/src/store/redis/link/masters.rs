@@ -251,8 +251,8 @@ impl Masters {
         let mut state = self.state.lock();
         state.life = life;
         for open in &mut state.open {
-            let beats: Vec<Beat> = told
-                .iter()
+            let beats: Vec<Beat> = (told.iter())
+                .filter(|told| told.identity != own)
                 .map(|told| Beat {
                     identity: told.identity,
                     at_ms: told.at_ms,
