@@ -55,7 +55,6 @@ impl Key {
         let mut digits = 10_000;
         while digits > 0 {
             if place >= digits || digits == 1 {
-                #[expect(clippy::cast_possible_truncation, reason = "one digit")]
                 key.append(b'0' + (place / digits % 10) as u8);
             }
             digits /= 10;

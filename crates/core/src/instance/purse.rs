@@ -110,10 +110,11 @@ impl Purse {
     /// The same call was granted less than it had asked for: what is short will fit after `retry_after`, by the store's
     /// clock, if it ever will.
     pub fn run_dry(&mut self, sent_us: u64, length: Millis, retry_after: Option<Millis>) {
-        // The store counts whole milliseconds from the floor of its clock: it may be up to one sooner.
-        let certain = retry_after.map_or(DRY_MAX, |wait| Millis(wait.0.saturating_sub(1)));
+        // The store counts from the floor of its clock, so it is up to a millisecond sooner. A call that came before it
+        // would be for nothing, and the pause after it all the longer.
+        let wait = retry_after.unwrap_or(DRY_MAX);
         let pause_us = length.0.saturating_mul(500);
-        let dry_us = certain.0.saturating_mul(1000).max(pause_us).min(DRY_MAX.0 * 1000);
+        let dry_us = wait.0.saturating_mul(1000).max(pause_us).min(DRY_MAX.0 * 1000);
         self.dry_until_us = sent_us.saturating_add(dry_us);
     }
 

@@ -76,7 +76,7 @@ pub(super) const ADMIN: [&str; 2] = ["listen", "tokens_file"];
 pub(super) const TELEMETRY: [&str; 2] = ["log", "otlp"];
 
 /// All of them. A test wants for each a broken file, and a place in `examples/full.yaml`.
-pub(super) const ALL: [(&str, &[&str]); 19] = [
+pub(super) const ALL: [(&str, &[&str]); 20] = [
     ("configuration", &CONFIGURATION),
     ("store", &STORE),
     ("tls", &TLS),

@@ -46,7 +46,10 @@ fn decides_by_policy(instance: &Instance) -> Value {
     let reserved = soon(|| post(&api, "/v1/reserve", r#"{"policy":"lenient","cost":2}"#)).json();
     assert_eq!(reserved["mode"], "allow_all");
     let ready = get(&instance.address("admin"), "/readyz");
-    assert_eq!((ready.status, ready.json()), (200, json!({"ready": true, "store": "degraded"})));
+    let told = ready.json();
+    assert_eq!((ready.status, &told["ready"], &told["store"]), (200, &json!(true), &json!("degraded")));
+    // Five checks have failed by now.
+    assert_eq!(told["nodes"][0]["step"], "failing");
     reserved["reservation"].clone()
 }
 
@@ -63,10 +66,11 @@ fn is_without_numbers(instance: &Instance, reservation: &Value) {
     }
 }
 
-/// Peeks charge nothing.
+/// Peeks charge nothing, and ask a node that fails as well: so it must be found to be well besides.
 fn until_it_decides(instance: &Instance) {
+    let admin = instance.address("admin");
     wait::until("the store decides again", wait::PATIENCE, || {
-        post(&instance.address("admin"), "/v1/peek", STRICT).status == 200
+        post(&admin, "/v1/peek", STRICT).status == 200 && get(&admin, "/readyz").json()["nodes"].is_null()
     });
 }
 
@@ -95,6 +99,31 @@ fn it_starts_without_its_store_answers_by_the_policies_and_is_exact_once_that_is
     let metrics = get(&instance.address("admin"), "/metrics").body;
     assert!(metrics.contains("slidegate_store_bypassed_checks_total{outcome=\"denied\"} 3\n"), "{metrics}");
     assert!(metrics.contains("outcome=\"denied\",mode=\"deny_all\"} 3\n"), "{metrics}");
+}
+
+/// A fourth of eight, whatever the store does: it has never been there.
+#[test]
+fn it_starts_without_its_store_and_serves_its_share_if_it_knows_it() {
+    let server = Server::start();
+    server.kill();
+    let instance = instance(&format!("url: \"{}\", timeout: 500ms, instances: 4", server.url()));
+    let answers: Vec<_> = (0..6).map(|_| soon(|| get(&instance.address("gateway"), "/sharing"))).collect();
+    let statuses: Vec<u16> = answers.iter().map(|reply| reply.status).collect();
+    assert_eq!(statuses, [200, 200, 429, 429, 429, 429]);
+    assert!(answers.iter().all(|reply| reply.mode() == "local"), "{answers:?}");
+    assert_eq!(answers[0].header("ratelimit-policy"), Some(r#""sharing";q=2;w=3600"#));
+    assert!(answers[0].header("ratelimit").unwrap().starts_with(r#""sharing";r=1;t=36"#), "{answers:?}");
+    assert!(answers[2].header("retry-after").is_some(), "{answers:?}");
+    let metrics = get(&instance.address("admin"), "/metrics").body;
+    let told = [
+        "outcome=\"allowed\",mode=\"local\"} 2\n",
+        "outcome=\"denied\",mode=\"local\"} 4\n",
+        "to=\"failing\",cause=\"failures_in_a_row\"} 1\n",
+        "step=\"failing\"} 1\n",
+    ];
+    assert!(told.iter().all(|line| metrics.contains(line)), "{metrics}");
+    let log = instance.log();
+    assert_eq!(log.matches("the node fails: policies say what is answered").count(), 1, "{log}");
 }
 
 // R054: each request waited 1 to 10 seconds.

@@ -21,7 +21,7 @@ fn program() -> PathBuf {
     assert_cmd::cargo::cargo_bin("slidegate")
 }
 
-/// Two policies, of which one allows without the store, and all doors. `store` are lines of that section.
+/// Three policies, of which one denies without the store, one allows and one has its share, and all doors. `store` are lines of that section.
 fn configuration(store: &str) -> String {
     format!(
         "store: {{ {store} }}\n\
@@ -29,11 +29,13 @@ fn configuration(store: &str) -> String {
          policies:\n\
          - {{ name: strict, limits: [5/1h], on_store_failure: deny }}\n\
          - {{ name: lenient, limits: [5/1h], on_store_failure: allow }}\n\
+         - {{ name: sharing, limits: [8/1h] }}\n\
          gateway:\n\
          \x20 listen: 127.0.0.1:0\n\
          \x20 routes:\n\
          \x20 - {{ match: {{ prefix: /strict }}, policies: [strict], upstream: echo }}\n\
          \x20 - {{ match: {{ prefix: /lenient }}, policies: [lenient], upstream: echo }}\n\
+         \x20 - {{ match: {{ prefix: /sharing }}, policies: [sharing], upstream: echo }}\n\
          api: {{ listen: \"127.0.0.1:0\" }}\n\
          admin: {{ listen: \"127.0.0.1:0\" }}\n"
     )

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use slidegate_core::limit::Limit;
+use slidegate_core::time::Millis;
 
 use super::*;
 
@@ -163,4 +164,37 @@ fn ids_depend_on_names_alone() {
     assert_eq!(one.id(), 0x148d_e9c5_a7a4_4d19);
     assert_ne!(one.limits()[0].id(), one.limits()[1].id());
     assert_eq!(one.limits()[0].id(), 0x6b86_b273_ff34_fce1);
+}
+
+/// A lease of at most a fiftieth of each window, overrides included.
+#[test]
+fn leases_are_as_long_as_the_shortest_window_allows() {
+    let lease = |builder: PolicyBuilder, ms| builder.lease(Lease::For(Millis(ms)));
+    let long = Policy::builder("p").limits("10/1s; 100/1h");
+    assert!(lease(long.clone(), 20).build().is_ok());
+    assert_eq!(
+        refusal(lease(long, 21)),
+        "policy p: a lease of 21ms is too long for a window of 1s: at most 20ms"
+    );
+    let overridden = Policy::builder("p").limits("10/1h").key("{path}");
+    let overridden = overridden.override_limits(vec![Pattern::Any], one("1/s"));
+    assert!(refusal(lease(overridden, 21)).contains("too long for a window of 1s"));
+    assert!(refusal(Policy::builder("p").limits("10/49ms").lease(Lease::Auto)).contains("can't be leased"));
+    assert!(lease(Policy::builder("p").limits("10/1s"), 0).build().is_err());
+}
+
+#[test]
+fn shards_are_no_more_than_the_permits_of_any_limit() {
+    let split = |limits: &str, shards| Policy::builder("p").limits(limits).shards(shards);
+    assert!(split("64/1s", 64).build().is_ok());
+    assert!(split("0/1s", 64).build().is_ok(), "nobody's share of nothing is nothing");
+    for (limits, shards) in [("10/1s", 0), ("100/1s", 65), ("100/1s; 3/1m", 4)] {
+        assert!(refusal(split(limits, shards)).contains("shards: from 1 to 64"), "{limits} {shards}");
+    }
+    assert!(refusal(split("9/1s", 3).count_denied(true)).contains("count_denied goes with neither"));
+    let policy = split("10/1s", 3).build().unwrap();
+    let shares: Vec<u32> = (0..3).map(|place| policy.limits()[0].share(place).limit().permits()).collect();
+    assert_eq!((shares.iter().sum::<u32>(), policy.limits()[0].most_at_once()), (10, 3));
+    let watching = split("10/1s", 3).shadow(true).build().unwrap();
+    assert_eq!((watching.split(), watching.limits()[0].most_at_once()), (1, 10));
 }

@@ -11,6 +11,7 @@ use slidegate::core::check::{self, decide};
 use slidegate::core::decision::{Cost, Outcome};
 use slidegate::core::limit::{Algorithm, Limit};
 use slidegate::core::time::{Millis, Now};
+use slidegate::policy::Failover;
 use slidegate::store::{Charge, Check, ReservationId, Settled, Store};
 
 use crate::subject::Subject;
@@ -256,11 +257,13 @@ fn limit(index: usize) -> Limit {
     text.parse::<Limit>().unwrap().with_algorithm(algorithm).unwrap()
 }
 
-/// Four policies: one limit, two limits, two that only watch, one that counts what it denies.
+/// Four policies: one limit, two limits, two that only watch, one that counts what it denies. No ledgers: an instance's
+/// own clock goes on while the store's is moved by hand, and what it was granted a moment ago it would put back.
 fn subject(policy: usize, key: usize, limits: [usize; 2]) -> Subject {
     let builder = Policy::builder(["one", "two", "watching", "counting"][policy])
         .shadow(policy == 2)
         .count_denied(policy == 3)
+        .failover(Failover::Fast)
         .limit(None, limit(limits[0]));
     let builder = if matches!(policy, 1 | 2) { builder.limit(None, limit(limits[1])) } else { builder };
     Subject::of(builder).keyed(&[("key", [b"a", b"b"][key])])

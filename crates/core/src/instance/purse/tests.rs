@@ -363,7 +363,7 @@ fn a_dry_purse_denies_for_half_a_lease_and_never_longer_than_others_may_give_bac
         purse.dry_until_us() - 1_000_000
     };
     assert_eq!(dry_us(20, Some(Millis(1))), 10_000);
-    assert_eq!(dry_us(20, Some(Millis(31))), 30_000);
+    assert_eq!(dry_us(20, Some(Millis(31))), 31_000);
     assert_eq!(dry_us(20, Some(Millis(400))), 50_000);
     assert_eq!(dry_us(1_000, Some(Millis(1))), 50_000);
     assert_eq!(dry_us(20, None), 50_000);

@@ -3,7 +3,7 @@
 //! All instances of a store and prefix are members of one sorted set, scored by the server's time of their last beat.
 //! A member is text: `<identity> <format> <host> <start>`, so `ZRANGE sg:{instances} 0 -1 WITHSCORES` shows operators
 //! who shares these counters. Beside it is a hash of what each is in sync with: the masters to which it has put back, after
-//! they took over, what they did not know of ([`Masters`](super::link::Masters)). While there is a roll call, instances
+//! they took over, what they did not know of ([`Masters`]). While there is a roll call, instances
 //! beat ten times a second.
 //!
 //! # Formats
