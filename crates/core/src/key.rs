@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(key(&[("client_ip", "203.0.113.7")]).of_shard(63).as_str(), "client_ip=203.0.113.7#63");
         assert_eq!(key(&[]).of_shard(99_999).as_str(), "#99999");
         // Without room for the number, and with none of its own text left.
-        for long in ["x".repeat(120), "x".repeat(300)] {
+        for long in ["x".repeat(121), "x".repeat(300)] {
             let key = key(&[("k", &long)]);
             assert_eq!(key.of_shard(7).as_str().len(), 1 + 32 + 2, "{}", key.as_str());
             assert_ne!(key.of_shard(7), key.of_shard(8));

@@ -170,6 +170,8 @@ impl Store {
             let told = demote_others || !self.servers[other].writable;
             if other != place && told && self.servers[other].alive {
                 self.follow(other, place, true_us);
+            } else if other != place {
+                self.servers[other].applied = usize::MAX;
             }
         }
         lacks

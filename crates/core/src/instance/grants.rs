@@ -25,9 +25,13 @@ use alloc::vec::Vec;
 use super::Era;
 use crate::time::Millis;
 
-/// The most entries of a key, and of one put-back: a window in steps of a 256th, so that nothing is dated more than
-/// 0.4 % of it too late.
+/// The most entries of a key, and of one put-back: a window in steps of a 200th, so that nothing is dated more than
+/// 0.5 % of it too late, and the recent ones.
 pub const ENTRIES_MAX: usize = 256;
+
+/// So many of the latest grants are not merged. A failover loses the last calls, and what of an entry is not lost would
+/// be put back with it: once more.
+const RECENT: usize = 32;
 
 /// The most calls without an accepted reply that are remembered. An earlier one is taken for accepted: then its grant
 /// stays counted until it has left.
@@ -37,8 +41,6 @@ pub const LOST_MAX: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     entries: VecDeque<Entry>,
-    /// When the first grant was accepted that is merged into the last entry.
-    last_began_us: u64,
     held: u32,
     lost: VecDeque<u64>,
     memo: Option<(u32, Option<u32>)>,
@@ -70,7 +72,7 @@ pub struct PutBack {
 impl Grants {
     /// Remembers nothing yet.
     pub const fn new() -> Self {
-        Self { entries: VecDeque::new(), last_began_us: 0, held: 0, lost: VecDeque::new(), memo: None }
+        Self { entries: VecDeque::new(), held: 0, lost: VecDeque::new(), memo: None }
     }
 
     /// Takes note of a grant that was accepted at `now_us` and may be spent until `lease` later.
@@ -83,21 +85,26 @@ impl Grants {
         }
         let count = count.min(u32::MAX - self.held);
         self.held += count;
-        match self.entries.back_mut() {
-            Some(last) if at_us - self.last_began_us < step_us(window) => {
-                *last = Entry { seq: last.seq.max(seq), at_us, count: last.count + count };
-            }
-            _ => {
-                self.entries.push_back(Entry { seq, at_us, count });
-                self.last_began_us = at_us;
-            }
-        }
+        self.entries.push_back(Entry { seq, at_us, count });
+        self.merge_before_recent(window);
         if self.entries.len() > ENTRIES_MAX
             && let Some(oldest) = self.entries.pop_front()
             && let Some(next) = self.entries.front_mut()
         {
             next.count += oldest.count;
             next.seq = next.seq.max(oldest.seq);
+        }
+    }
+
+    /// The entry that is no longer among the recent ones joins the one before it, if both are of one step.
+    fn merge_before_recent(&mut self, window: Millis) {
+        let Some(at) = self.entries.len().checked_sub(RECENT + 1).filter(|at| *at > 0) else { return };
+        let (before, entry) = (self.entries[at - 1], self.entries[at]);
+        let step_us = step_us(window);
+        if before.at_us / step_us == entry.at_us / step_us {
+            let (seq, count) = (before.seq.max(entry.seq), before.count + entry.count);
+            self.entries[at] = Entry { seq, at_us: entry.at_us, count };
+            self.entries.remove(at - 1);
         }
     }
 
@@ -158,7 +165,11 @@ impl Grants {
             return held;
         }
         let begin_us = era.began_us;
-        let held_then = self.entries.iter().filter(|entry| !has_left(entry, begin_us, window));
+        // Of several masters each has its eras. If a later one was asked about meanwhile, what has been granted since
+        // this one began was not held then: it would lower the room to nothing.
+        let later = self.memo.is_some_and(|(number, _)| number > era.number);
+        let held_then = (self.entries.iter())
+            .filter(|entry| !has_left(entry, begin_us, window) && !(later && entry.at_us > begin_us));
         let held: u32 = held_then.map(|entry| entry.count).sum();
         let held = (held > 0).then_some(held);
         self.memo = Some((era.number, held));
@@ -200,9 +211,9 @@ fn has_left(entry: &Entry, now_us: u64, window: Millis) -> bool {
     entry.at_us.saturating_add(micros(window)) <= now_us
 }
 
-/// Grants within this time share an entry.
+/// Grants within this time share an entry, but for the recent ones.
 fn step_us(window: Millis) -> u64 {
-    (micros(window) / 256).max(1000)
+    (micros(window) / 200).max(1000)
 }
 
 const fn micros(millis: Millis) -> u64 {

@@ -18,6 +18,9 @@ use crate::instance::{Flight, Waiting};
 /// What one check costs in a scene with leases.
 const COST: Cost = 1;
 
+/// Shorter windows are not leased; in the product a lease is at most a fiftieth of the window, and of these nothing.
+const LEASED_MIN: Millis = Millis(100);
+
 /// What names the permits of a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leased {
@@ -30,7 +33,12 @@ pub(crate) struct Leased {
 impl World {
     /// How long a check of this key is leased for; `None`: not at all.
     pub(super) fn lease_of(&self, who: usize, key: usize) -> Option<Millis> {
-        let longest = self.instances[who].sides[key].limit.window().get() / self.scene.lease_parts.max(1);
+        let window = self.instances[who].sides[key].limit.window();
+        // A purse leaves a full limit alone for up to 50 ms: in so short a window that is most of it.
+        if window < LEASED_MIN {
+            return None;
+        }
+        let longest = window.get() / self.scene.lease_parts.max(1);
         let length = self.scene.lease.get().min(longest);
         (length > 0).then_some(Millis(length))
     }

@@ -175,7 +175,8 @@ impl World {
         let life = self.instances[who].life;
         let era = self.instances[who].new_era(now_us);
         let instance = &mut self.instances[who];
-        let roll_call = RollCall::begin(instance.heard.iter().copied(), LIFE);
+        let others = instance.heard.iter().copied().filter(|identity| *identity != instance.identity);
+        let roll_call = RollCall::begin(others, LIFE);
         // Before anything else is granted in it.
         instance.sides.iter_mut().for_each(|side| _ = side.grants.held_when(era, side.limit.window()));
         let now_us = self.now_us;
@@ -347,14 +348,15 @@ impl World {
     pub(super) fn beat_answered(&mut self, who: usize, now_ms: u64, beats: &[(u64, Beaten)]) {
         let now_us = self.clock_us(who);
         let instance = &mut self.instances[who];
+        let own = instance.identity;
         instance.hear(now_us, beats.iter().map(|(identity, _)| *identity).collect());
         let (Some(connection), Some(Standing { roll_call, .. })) =
             (instance.connection, &mut instance.roll_call)
         else {
             return;
         };
-        let beats: Vec<Beat> = beats
-            .iter()
+        let beats: Vec<Beat> = (beats.iter())
+            .filter(|(identity, _)| *identity != own)
             .map(|(identity, beat)| Beat {
                 identity: *identity,
                 at_ms: beat.at_ms,

@@ -153,3 +153,25 @@ fn the_busiest_key_keeps_no_more_than_so_many_entries() {
     assert!(book.entries.len() <= ENTRIES_MAX);
     assert!((10_000..10_050).contains(&book.held(14_999_900, SECOND)));
 }
+
+#[test]
+fn of_the_recent_grants_no_more_is_put_back_than_is_missing() {
+    let mut book = Grants::new();
+    for seq in 1..=1_000 {
+        book.accept(5_000_000 + seq * 10, Millis(3_600_000), seq, 1, Millis::ZERO);
+    }
+    let missing = |stored| -> u32 {
+        let put_back = book.clone().missing_after(5_100_000, Millis(3_600_000), stored);
+        put_back.entries.iter().map(|entry| entry.1).sum()
+    };
+    assert_eq!((missing(1_000), missing(998), missing(980)), (0, 2, 20));
+}
+
+#[test]
+fn what_was_granted_since_an_era_began_was_not_held_then_though_a_later_one_was_asked_about_meanwhile() {
+    let mut book = Grants::new();
+    assert_eq!(book.held_when(era(1, 5_000_000), SECOND), None);
+    book.accept(5_100_000, SECOND, 1, 7, Millis::ZERO);
+    assert_eq!(book.held_when(era(2, 5_200_000), SECOND), Some(7));
+    assert_eq!(book.held_when(era(1, 5_000_000), SECOND), None, "of another master, and begun before");
+}

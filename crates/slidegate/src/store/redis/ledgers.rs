@@ -12,7 +12,7 @@
 //!   forgotten sooner, a grant that was accepted would be taken for a lost one.
 //!
 //! # Memory
-//! Some 300 bytes for a quiet counter, its name included; 24 more for each 256th of a window in which it was granted
+//! Some 300 bytes for a quiet counter, its name included; 24 more for each 200th of a window in which it was granted
 //! anything, so 6.5 kB at the most.
 
 use std::hash::{BuildHasher, RandomState};

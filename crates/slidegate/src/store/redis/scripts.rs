@@ -80,9 +80,9 @@ mod tests {
         assert_eq!(
             digests,
             [
-                "1d8423ab2f1dba78015a93e23795ed32562f7166",
-                "193b509686681f8a970894e53b70408c00dc7338",
-                "b62a6692491ad6498a792802ec816b3d59e00635",
+                "e2de2e76a5ac02e2f5903754fbcc331a22499690",
+                "b93e17b7addb6b0213b63a21154801e16df571df",
+                "d0e80c8392bd0c00b4b62bac01c55b75b210cd4c",
             ]
         );
     }
