@@ -114,6 +114,9 @@ impl Case {
         let decided_within_us = within_us(&before, &fleet.check_times_us(), 999);
         let window_us = u64::try_from(self.window.as_micros()).unwrap();
         let lost = admitted_between(&outcome, held_us.max(killed_us.saturating_sub(window_us)), killed_us);
+        if std::env::var_os("FAILURE_LOGS").is_some() {
+            println!("the first instance said:\n{}", fleet.instances[0].log());
+        }
         println!("{}", outcome.summary());
         println!("modes: {}; not exact: {}", modes(&outcome), degraded_times(&outcome));
         let counted = [by_master, by_replica];

@@ -239,6 +239,8 @@ impl Sentinel {
                     event = event(&mut pushed) => {
                         if let Some(selected) = selected(&event, &self.board.name) {
                             let (connector, board) = (self.to_master.clone(), self.board.clone());
+                            // Those that have ended are kept until somebody asks for them.
+                            while promotions.try_join_next().is_some() {}
                             promotions.spawn(await_promotion(connector, board, selected));
                         }
                     }
