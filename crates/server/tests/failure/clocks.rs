@@ -7,7 +7,7 @@ use slidegate_testbed::crowd::Outcome;
 use slidegate_testbed::redis::Server;
 use slidegate_testbed::wait;
 
-use crate::exact::{broken, largest_permille, longest_drought_us, modes, of_n, seed};
+use crate::exact::{broken, degraded_times, largest_permille, longest_drought_us, modes, of_n, seed};
 use crate::fleet::{Fleet, INSTANCES, Plan};
 use crate::table::{Length, Table, ms};
 use crate::topology::{Planned, Topology};
@@ -33,6 +33,7 @@ fn skewed(length: Length) {
     let outcome = plan.offered(2, Duration::from_millis(4500), seed).run(&fleet.addresses());
     drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
+    println!("not exact: {}", degraded_times(&outcome));
     let mut table = Table::new("R6", "instances 2 s fast and slow, 400/1 s, 2 N offered", length);
     let permille = largest_permille(&outcome, &plan);
     table.row("most in a window", of_n(&outcome, &plan), "<= N", permille <= 1000);
@@ -57,6 +58,7 @@ fn stepped(from_ms: i64, to_ms: i64) -> (Plan, Outcome, u64) {
     let outcome = crowd.finish();
     drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
+    println!("not exact: {}; stepped at {stepped_us} us", degraded_times(&outcome));
     (plan, outcome, stepped_us)
 }
 
@@ -121,6 +123,7 @@ fn promoted(offset_ms: i64, most_permille: u32, wanted: &str) {
     let outcome = crowd.finish();
     drop(fleet);
     println!("{}\nmodes: {}", outcome.summary(), modes(&outcome));
+    println!("not exact: {}", degraded_times(&outcome));
     let mut table = Table::new(
         "R6",
         &format!("promoted replica {offset_ms} ms off, 400/1 s, 2 N offered"),
