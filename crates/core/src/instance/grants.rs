@@ -16,8 +16,8 @@
 //!
 //! # Invariants
 //! * Instants of entries never fall from front to back.
-//! * At most [`ENTRIES_MAX`] entries and [`LOST_MAX`] lost calls, so at most some 7 kB for the busiest key. A quiet one
-//!   has a handful of entries of 24 bytes.
+//! * At most [`ENTRIES_MAX`] entries and [`LOST_MAX`] lost calls, so at most some 9 kB for the busiest key. A quiet one
+//!   has a handful of entries of 32 bytes.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -50,6 +50,8 @@ pub struct Grants {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     seq: u64,
+    /// When the last of them were accepted.
+    accepted_us: u64,
     /// When they were spent at the latest.
     at_us: u64,
     count: u32,
@@ -85,7 +87,7 @@ impl Grants {
         }
         let count = count.min(u32::MAX - self.held);
         self.held += count;
-        self.entries.push_back(Entry { seq, at_us, count });
+        self.entries.push_back(Entry { seq, accepted_us: now_us, at_us, count });
         self.merge_before_recent(window);
         if self.entries.len() > ENTRIES_MAX
             && let Some(oldest) = self.entries.pop_front()
@@ -103,7 +105,7 @@ impl Grants {
         let step_us = step_us(window);
         if before.at_us / step_us == entry.at_us / step_us {
             let (seq, count) = (before.seq.max(entry.seq), before.count + entry.count);
-            self.entries[at] = Entry { seq, at_us: entry.at_us, count };
+            self.entries[at] = Entry { seq, count, ..entry };
             self.entries.remove(at - 1);
         }
     }
@@ -157,7 +159,7 @@ impl Grants {
     }
 
     /// What was held when an era began; `None`: nothing. Remembered from the first time that it is asked for in an
-    /// era, which has to be before anything else is asked or told in it.
+    /// era: later, what has left since then is missing.
     pub fn held_when(&mut self, era: Era, window: Millis) -> Option<u32> {
         if let Some((number, held)) = self.memo
             && number == era.number
@@ -165,11 +167,10 @@ impl Grants {
             return held;
         }
         let begin_us = era.began_us;
-        // Of several masters each has its eras. If a later one was asked about meanwhile, what has been granted since
-        // this one began was not held then: it would lower the room to nothing.
-        let later = self.memo.is_some_and(|(number, _)| number > era.number);
+        // What has been granted since was not held then: of a key that was new, or if the era of another master was asked
+        // about meanwhile.
         let held_then = (self.entries.iter())
-            .filter(|entry| !has_left(entry, begin_us, window) && !(later && entry.at_us > begin_us));
+            .filter(|entry| entry.accepted_us <= begin_us && !has_left(entry, begin_us, window));
         let held: u32 = held_then.map(|entry| entry.count).sum();
         let held = (held > 0).then_some(held);
         self.memo = Some((era.number, held));

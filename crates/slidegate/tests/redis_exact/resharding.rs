@@ -12,15 +12,18 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::asking::{
-    PATIENCE, beside, check, config, eventually, keeps_asking, limiter, p99, policy, recovers, used,
+    PATIENCE, RECOVERY, beside, check, config, eventually, keeps_asking, limiter, p99, policy, recovers, used,
 };
 
 /// The counter of the policy below.
 const COUNTER: &str = "sg:{p}:p:1";
 
+/// How long a check may take; a roll call waits for calls of the old master for as long.
+const TIMEOUT: Millis = Millis(2_000);
+
 async fn scene(cluster: &Cluster, limits: &str) -> Limiter<RedisStore> {
     let url = format!("redis-cluster://{}", cluster.addresses());
-    limiter(&config(&url, Millis(2_000)).denial_cache(false), vec![policy("p", limits)]).await
+    limiter(&config(&url, TIMEOUT).denial_cache(false), vec![policy("p", limits)]).await
 }
 
 fn ask_from_many(
@@ -94,7 +97,7 @@ async fn a_planned_failover_of_a_master_loses_no_count() {
     until_busy(&limiter, 50).await;
     let fails_over = cluster.clone();
     beside(move || fails_over.failover(fails_over.slot_of(COUNTER))).await;
-    recovers(&limiter, "p", &[], Duration::from_secs(2)).await;
+    recovers(&limiter, "p", &[], RECOVERY + Duration::from(TIMEOUT)).await;
     done.store(true, Ordering::Relaxed);
     let records = callers.join_all().await.concat();
     let admitted = records.iter().filter(|(record, _)| record.is_admitted()).count();
@@ -122,7 +125,7 @@ async fn when_a_master_dies_checks_go_on_with_its_replica() {
         dies.settle();
     })
     .await;
-    recovers(&limiter, "p", &[], Duration::from_secs(2)).await;
+    recovers(&limiter, "p", &[], RECOVERY + Duration::from(TIMEOUT)).await;
     done.store(true, Ordering::Relaxed);
     let records = callers.join_all().await.concat();
     let admitted = records.iter().filter(|(record, _)| record.is_admitted()).count();

@@ -174,4 +174,10 @@ fn what_was_granted_since_an_era_began_was_not_held_then_though_a_later_one_was_
     book.accept(5_100_000, SECOND, 1, 7, Millis::ZERO);
     assert_eq!(book.held_when(era(2, 5_200_000), SECOND), Some(7));
     assert_eq!(book.held_when(era(1, 5_000_000), SECOND), None, "of another master, and begun before");
+    let mut new = Grants::new();
+    new.accept(5_100_000, SECOND, 1, 7, Millis::ZERO);
+    assert_eq!(new.held_when(era(1, 5_000_000), SECOND), None, "a key that was new");
+    let mut leased = Grants::new();
+    leased.accept(5_100_000, SECOND, 1, 7, Millis(20));
+    assert_eq!(leased.held_when(era(1, 5_110_000), SECOND), Some(7), "what may still be spent is held");
 }

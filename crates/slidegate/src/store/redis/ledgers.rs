@@ -12,8 +12,8 @@
 //!   forgotten sooner, a grant that was accepted would be taken for a lost one.
 //!
 //! # Memory
-//! Some 300 bytes for a quiet counter, its name included; 24 more for each 200th of a window in which it was granted
-//! anything, so 6.5 kB at the most.
+//! Some 300 bytes for a quiet counter, its name included; 32 more for each 200th of a window in which it was granted
+//! anything, so 9 kB at the most.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
