@@ -104,3 +104,23 @@ fn what_breaks_is_recorded_and_the_next_request_connects_anew() {
     let last = outcome.records.iter().max_by_key(|record| record.sent_us).unwrap();
     assert_eq!(last.answer, Answer::Allowed);
 }
+
+#[test]
+fn a_crowd_that_may_go_elsewhere_is_answered_by_who_is_left_and_comes_back() {
+    let (first, second) = (Upstream::start(u64::MAX), Upstream::start(u64::MAX));
+    let proxy = FaultProxy::start_with(&first.address, Wire::Opaque);
+    let addresses = [proxy.address(), second.address.clone()];
+    let crowd = Crowd::offering(400, Duration::from_secs(2)).connections(2).elsewhere();
+    let running = crowd.start(&addresses);
+    wait::until("the first answers", wait::PATIENCE, || running.answered() >= 100);
+    proxy.refuse();
+    proxy.reset();
+    let until = running.answered() + 100;
+    wait::until("answers of the other", wait::PATIENCE, || running.answered() >= until);
+    let before = proxy.counts().connections;
+    proxy.pass();
+    let outcome = running.finish();
+    assert_eq!((outcome.records.len(), outcome.failed()), (800, 0), "{}", outcome.summary());
+    assert!(outcome.records.iter().all(|record| record.tries <= 3), "one for each instance, and one more");
+    assert_eq!(before, 2, "whoever has gone elsewhere stays there as long as it is served");
+}
