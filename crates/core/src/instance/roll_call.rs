@@ -142,8 +142,11 @@ mod tests {
             for (pause, beats) in heard {
                 now_ms += pause;
                 let began_ms = *began_ms.get_or_insert(now_ms);
-                let beats: Vec<Beat> =
+                let mut beats: Vec<Beat> =
                     beats.iter().map(|(who, ago, in_sync)| beat(*who, now_ms - ago, *in_sync)).collect();
+                // A store tells of each instance once.
+                beats.sort_by_key(|beat| beat.identity);
+                beats.dedup_by_key(|beat| beat.identity);
                 roll.heard(now_ms, &beats);
                 for (who, waiting) in (0u64..).zip(&mut waiting) {
                     let last = beats.iter().find(|beat| beat.identity == who);
