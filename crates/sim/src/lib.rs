@@ -12,13 +12,13 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`scene`] | what a seed decides before the first event |
-//! | [`world`] | events: network, checks, faults |
-//! | [`instance`] | what an instance knows |
-//! | [`store`], [`decide`] | servers, replication; one script call |
-//! | [`oracle`] | who watches |
-//! | [`scale`] | a large fleet without faults: load and precision |
-//! | [`broken`], [`totals`] | faults on purpose, which must be caught |
+//! | `scene` | what a seed decides before the first event |
+//! | `world` | events: network, checks, faults |
+//! | `instance` | what an instance knows |
+//! | `store`, `decide` | servers, replication; one script call |
+//! | `oracle` | who watches |
+//! | `scale` | a large fleet without faults: load and precision |
+//! | `broken`, `totals` | faults on purpose, which must be caught |
 
 mod broken;
 mod decide;

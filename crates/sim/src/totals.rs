@@ -1,4 +1,4 @@
-//! A ledger that counts totals in place of calls, for [`Broken::Totals`](crate::Broken::Totals): what was tried, and
+//! A ledger that counts totals in place of calls, for [`Broken::Totals`]: what was tried, and
 //! found wanting. The key keeps how much it has granted an instance in all, and a call says how much was accepted.
 //!
 //! The difference is taken back, or put back. A call that is executed late brings an old total, and has permits taken
