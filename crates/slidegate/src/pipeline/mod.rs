@@ -16,9 +16,10 @@
 //! below, waiting for a lease included; and while a node fails, nothing may be spent that others can't see, so
 //! resilience decides before leases are asked. Shards come under both, which know nothing of them: what is decided
 //! without the store is decided of whole limits. Behind shards is a denial cache of their own, since one shard is full
-//! while another is not; checks that are not split go past it. Leases sit above scatter and flights, because a lease is a check like
-//! any other to them: it shares calls, and keeps its place in the line of its counters. Scatter sits above flights, because its parts are checks like any other: they share calls, and calls
-//! on one counter never overtake each other.
+//! while another is not; checks that are not split go past it. Leases sit above scatter and flights, because a lease is
+//! a check like any other to them: it shares calls, and keeps its place in the line of its counters. Scatter sits above
+//! flights, because its parts are checks like any other: they share calls, and calls on one counter never overtake each
+//! other.
 //!
 //! The upper stages are [`Store`](crate::store::Store)s around another one, so the stack is a type and costs no
 //! dispatch; below flights, checks travel together ([`batch`]). The memory store answers in less time than any
