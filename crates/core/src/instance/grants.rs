@@ -168,9 +168,10 @@ impl Grants {
         }
         let begin_us = era.began_us;
         // What has been granted since was not held then: of a key that was new, or if the era of another master was asked
-        // about meanwhile.
-        let held_then = (self.entries.iter())
-            .filter(|entry| entry.accepted_us <= begin_us && !has_left(entry, begin_us, window));
+        // about meanwhile. Instants of grants are rounded up by a microsecond.
+        let held_then = (self.entries.iter()).filter(|entry| {
+            entry.accepted_us <= begin_us.saturating_add(1) && !has_left(entry, begin_us, window)
+        });
         let held: u32 = held_then.map(|entry| entry.count).sum();
         let held = (held > 0).then_some(held);
         self.memo = Some((era.number, held));
